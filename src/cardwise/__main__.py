@@ -1,0 +1,5 @@
+"""`python -m cardwise` is `cardwise`."""
+
+from cardwise.cli.main import main
+
+main(prog_name="cardwise")

@@ -1,0 +1,177 @@
+"""`cardwise explain`: why a pod does not fit, and what would make it fit."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+import click
+import msgspec
+import yaml12
+from rich.console import Console
+
+from cardwise.cli import options
+from cardwise.core.explain import CardVerdict, NodeVerdict
+from cardwise.core.model import CardPolicy, PodRequest
+from cardwise.sim.explain import Explanation, UnknownPodError, explain, find_pod
+
+MOST_NODES = 20
+
+
+@click.command()
+@click.argument("pod", metavar="NAMESPACE/POD")
+@click.argument("more_files", nargs=-1, metavar="[FILE...]")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="A snapshot or manifests; - is standard input.",
+)
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of a pod or manifest that names none."
+)
+@click.option("--all-nodes", is_flag=True, help=f"Show every node, not only the {MOST_NODES} that come closest.")
+@options.policy_options
+@options.output_option("text", "json", "yaml")
+def command(
+    pod: str,
+    more_files: tuple[str, ...],
+    files: tuple[str, ...],
+    namespace: str,
+    all_nodes: bool,
+    node_policy: str,
+    gpu_policy: CardPolicy,
+    form: str,
+) -> None:
+    """Say where NAMESPACE/POD would go, or for each node and card why not, and the smallest changes that would help.
+
+    Every change told was planned before: it does make the pod fit. The pod is judged beside what runs now; other pending
+    pods are left out of account.
+
+    Exit code: 0 if the pod fits or runs, 1 if it does not fit, 2 if the input is wrong.
+    """
+    snapshot, world = options.read([*files, *more_files], namespace, options.rules(node_policy, gpu_policy))
+    full_name = pod if "/" in pod else f"{namespace}/{pod}"
+    try:
+        found = explain(world, find_pod(snapshot, full_name))
+    except UnknownPodError as error:
+        options.say(snapshot, [])
+        raise click.BadParameter(str(error), param_hint="NAMESPACE/POD") from error
+    options.say(snapshot, [*world.warnings, *found.warnings])
+    if form == "text":
+        _print_text(found, MOST_NODES if not all_nodes else len(found.nodes))
+    else:
+        whole = as_object(found)
+        click.echo(yaml12.format_yaml(whole) if form == "yaml" else msgspec.json.format(msgspec.json.encode(whole)))
+    well = found.fits or bool(found.bound_to)
+    sys.exit(options.BAD_INPUT if snapshot.errors else options.ALL_WELL if well else options.SOME_PENDING)
+
+
+def as_object(found: Explanation) -> dict[str, Any]:
+    """The explanation as plain values: the interface of `-o json`."""
+    return {
+        "pod": found.pod,
+        "fits": found.fits,
+        "never_fits": found.never_fits,
+        "reason": found.reason,
+        "bound_to": found.bound_to,
+        "node": found.placement.node if found.placement else "",
+        "nearest": found.nearest.node if found.nearest else "",
+        "nodes": {verdict.node: _node(verdict) for verdict in found.nodes},
+        "changes": [{"change": change.change, "node": change.node} for change in found.changes],
+        "headroom": found.headroom,
+        "warnings": list(found.warnings),
+    }
+
+
+def _node(verdict: NodeVerdict) -> dict[str, Any]:
+    return {
+        "fits": verdict.fits,
+        "reason": verdict.reason,
+        "rules": [refusal.text for refusal in verdict.rules],
+        "container": verdict.container,
+        "cards": {
+            card.card.uuid: {"fits": not card.check, "check": card.check, "code": card.code, "reason": card.says}
+            for card in verdict.cards
+        },
+    }
+
+
+def _print_text(found: Explanation, most: int) -> None:
+    out = options.console()
+    _print_verdict(out, found)
+    if found.request is None:
+        return
+    out.print(f"asks: {_asks(found.request)}", soft_wrap=True)
+    if not found.fits:
+        _print_nodes(out, found, most)
+        if found.nearest:
+            out.print(f"\nnearest: {found.nearest.node} ({found.nearest.reason})", soft_wrap=True)
+        _print_changes(out, found)
+    out.print(f"\nmore pods of this shape that fit now: {found.headroom}")
+
+
+def _print_verdict(out: Console, found: Explanation) -> None:
+    if found.bound_to:
+        out.print(
+            f"{found.pod} is on node {found.bound_to}; what follows is about another pod of its shape", soft_wrap=True
+        )
+    if found.placement:
+        cards = [
+            f"{container.name} on {card.index}: {card.uuid}"
+            for container in found.placement.containers
+            for card in container.cards
+        ]
+        out.print(f"{found.pod} fits: node {found.placement.node}, {', '.join(cards)}", soft_wrap=True)
+    elif found.fits:
+        out.print(found.reason, soft_wrap=True)
+    elif found.never_fits and found.request:
+        out.print(f"{found.pod} never fits: no pod's leaving would help", soft_wrap=True)
+    elif found.never_fits:
+        out.print(f"{found.pod} is not placed: {found.reason}", soft_wrap=True)
+    else:
+        out.print(f"{found.pod} does not fit now", soft_wrap=True)
+
+
+def _asks(request: PodRequest) -> str:
+    parts = []
+    for container in request.containers:
+        for asked in container.cards:
+            memory = f"{asked.memory_mib} MiB" if asked.memory_mib else f"{asked.memory_percent} % of memory"
+            number = f"{asked.count} {asked.family} card{'s' * (asked.count != 1)}"
+            parts.append(f"container {container.name} {number} with {memory} and {asked.cores_percent} % of compute")
+    return "; ".join(parts)
+
+
+def _print_nodes(out: Console, found: Explanation, most: int) -> None:
+    refused = sorted((verdict for verdict in found.nodes if not verdict.fits), key=_closeness)
+    for verdict in refused[:most]:
+        out.print(f"\n{verdict.node}: {verdict.reason}", soft_wrap=True, style="bold")
+        for card in verdict.cards:
+            out.print(f"  {card.card.index}: {card.card.uuid} {card.card.model}: {_verdict(card)}", soft_wrap=True)
+    rest = Counter(verdict.reason for verdict in refused[most:])
+    if rest:
+        out.print(f"\nand {rest.total()} more nodes:")
+    for reason, count in rest.most_common(MOST_NODES):
+        out.print(f"  {count}: {reason}", soft_wrap=True)
+
+
+def _closeness(verdict: NodeVerdict) -> tuple[int, int, str]:
+    return len(verdict.rules), -sum(not card.check for card in verdict.cards), verdict.node
+
+
+def _verdict(card: CardVerdict) -> str:
+    return f"{card.code}: {card.says}" if card.check else "fits"
+
+
+def _print_changes(out: Console, found: Explanation) -> None:
+    if not found.changes:
+        out.print("\nno single change of the request, and no pod's ending, would make it fit")
+        return
+    out.print("\nany one of these would make it fit:")
+    for change in found.changes:
+        out.print(f"  {change.change} (on {change.node})", soft_wrap=True)

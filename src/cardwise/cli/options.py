@@ -1,0 +1,103 @@
+"""Options and steps that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from cardwise.core.model import CardPolicy
+from cardwise.scheduler.admission import Rules
+from cardwise.sim.snapshot import Snapshot, load
+from cardwise.sim.world import World, build
+from cardwise.wire.errors import WireError
+from cardwise.wire.pods import Defaults
+from cardwise.wire.policies import card_policy, node_policy
+
+ALL_WELL, SOME_PENDING, BAD_INPUT = 0, 1, 2
+_MOST_WIDE = 10_000
+_Value = TypeVar("_Value")
+Command = Callable[..., Any]
+
+
+def _parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str], _Value]:
+    def callback(_context: click.Context, _parameter: click.Parameter, text: str) -> _Value:
+        try:
+            return parse(text)
+        except WireError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
+def policy_options(command: Command) -> Command:
+    """`--node-policy` and `--gpu-policy`: the cluster's defaults."""
+    for option in (
+        click.option(
+            "--gpu-policy",
+            default="spread",
+            show_default=True,
+            callback=_parsed(card_policy),
+            help="How cards of a node are ranked: binpack, spread, numa, topology-aware, mutex, or a comma chain.",
+        ),
+        click.option(
+            "--node-policy",
+            default="binpack",
+            show_default=True,
+            callback=_parsed(node_policy),
+            help="How nodes are ranked: binpack or spread.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def output_option(*forms: str) -> Callable[[Command], Command]:
+    """`-o`, the first form being the default."""
+    return click.option(
+        "-o", "--output", "form", type=click.Choice(forms), default=forms[0], show_default=True, help="Output form."
+    )
+
+
+def rules(chosen_node_policy: str, chosen_card_policy: CardPolicy) -> Rules:
+    """How pods are admitted, with these default policies."""
+    return Rules(defaults=Defaults(node_policy=chosen_node_policy, card_policy=chosen_card_policy))
+
+
+def read(paths: Sequence[str], namespace: str, chosen: Rules) -> tuple[Snapshot, World]:
+    """The snapshot in these files and the world it shows, with a progress bar where somebody watches."""
+    size = sum(Path(path).stat().st_size for path in paths if path != "-" and Path(path).is_file())
+    with bar("reading", size) as advance:
+        snapshot = load(paths, namespace, advance)
+    return snapshot, build(snapshot, chosen)
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, gone when done; nothing at all elsewhere. Gives the function that advances it."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.advance(task, done)
+
+
+def say(snapshot: Snapshot, warnings: Sequence[str]) -> None:
+    """Errors and warnings to standard error, each once, one a line."""
+    for error in snapshot.errors:
+        click.echo(f"error: {error}", err=True)
+    for warning in dict.fromkeys(warnings):
+        click.echo(f"warning: {warning}", err=True)
+    if snapshot.skipped:
+        click.echo(f"warning: {snapshot.skipped} documents were skipped", err=True)
+
+
+def console() -> Console:
+    """Standard output for tables: as wide as the terminal, or in a pipe as wide as the text, without colours."""
+    out = Console(highlight=False, emoji=False, markup=False)
+    return out if out.is_terminal else Console(highlight=False, emoji=False, markup=False, width=_MOST_WIDE)

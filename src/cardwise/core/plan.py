@@ -1,0 +1,293 @@
+"""Which cards of one node each container of a pod gets, or that the node cannot take the pod.
+
+Containers are placed in their order, each on the cards that its policy prefers among those that pass the checks, seeing
+what the pod's own earlier containers use beside it. Where the preferred cards leave a later container without, the next
+best are tried, so a pod that fits is placed whatever the policy prefers. Cards that are alike to every container still
+to be placed are tried once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from cardwise.core.cards import Cards, View
+from cardwise.core.checks import CHECKS, LASTING, Need, card_memory_need_mib, fits, memory_need_mib, need_of
+from cardwise.core.model import (
+    CardAllocation,
+    CardUse,
+    ContainerAllocation,
+    ContainerKind,
+    Links,
+    Placement,
+    PodRequest,
+    Selection,
+)
+from cardwise.core.policy import card_order
+from cardwise.core.topology import linked_set, linked_sets, weight
+
+MOST_TRIES = 400
+"""Alternatives tried on one node before it is taken not to fit. Only pods with several asking containers try a second."""
+
+_NO_SELECTION = Selection()
+_SPREAD = ("spread",)
+_NOTHING: Mapping[str, CardUse] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One container's request of one family."""
+
+    container: int
+    kind: ContainerKind
+    need: Need
+
+
+def steps_of(pod: PodRequest) -> tuple[Step, ...]:
+    """The requests of a pod in the order in which they are placed: init containers and sidecars first, then apps."""
+    numbered = sorted(enumerate(pod.containers), key=lambda pair: pair[1].kind is ContainerKind.APP)
+    return tuple(
+        Step(i, container.kind, need_of(request, pod.selections.get(request.family, _NO_SELECTION), pod.card_policy))
+        for i, container in numbered
+        for request in container.cards
+    )
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many alternatives may still be tried for one pod, over all nodes: what bounds the time of a decision.
+
+    When it is used up, each node is still tried with the preferred cards alone.
+    """
+
+    tries: int = 4000
+
+
+def plan(
+    cards: Cards,
+    n: int,
+    pod: PodRequest,
+    steps: Sequence[Step],
+    *,
+    empty: bool = False,
+    freed: Mapping[str, CardUse] = _NOTHING,
+    budget: Budget | None = None,
+) -> Placement | None:
+    """The pod's cards on one node, or None. Changes nothing but the budget.
+
+    `empty`: as if nothing ran there. `freed`: as if so much of these cards, by UUID, were in use no more.
+    """
+    view = cards.view(slice(n, n + 1))
+    view = view.drop_use() if empty else view.copy_use()
+    for uuid, use in freed.items():
+        count_in(view, cards.position(n, uuid), use, -1)
+    return plan_on(view, cards, n, pod, steps, budget=budget)
+
+
+def plan_on(
+    view: View, cards: Cards, n: int, pod: PodRequest, steps: Sequence[Step], *, budget: Budget | None = None
+) -> Placement | None:
+    """The same on a view of one node whose use is the caller's own; it is left as it was."""
+    node = cards.node(n)
+    if not _enough(view, steps):
+        return None
+    search = _Search(view, node.links, pod, steps, max(1, min(MOST_TRIES, budget.tries)) if budget else MOST_TRIES)
+    fitted = search.fill(0)
+    if budget:
+        budget.tries -= search.tries
+    if not fitted:
+        return None
+    search.clear()
+    return _placement(cards, n, pod, steps, search.chosen)
+
+
+def _enough(view: View, steps: Sequence[Step]) -> bool:
+    """Whether the node has room for all equal requests that run together: a bound that spares most vain searches."""
+    together: dict[Need, int] = {}
+    for step in steps:
+        if step.kind is not ContainerKind.INIT:
+            together[step.need] = together.get(step.need, 0) + step.need.count
+    return all(count == need.count or room(view, need) >= count for need, count in together.items())
+
+
+def room(view: View, need: Need) -> int:
+    """At most how many times a card of one node's can be taken for this need, if nothing else takes any."""
+    times = view.slots_total - view.slots_used
+    memory = memory_need_mib(need, view.memory_total_mib)
+    times = np.minimum(times, (view.memory_total_mib - view.memory_used_mib) // memory)
+    if need.cores_percent:
+        times = np.minimum(times, (view.cores_total_percent - view.cores_used_percent) // need.cores_percent)
+    if need.exclusive:
+        times = np.minimum(times, 1)
+    return int(times[fits(view, need)].sum())
+
+
+def count_in(view: View, k: int | None, use: CardUse, sign: int = 1) -> None:
+    """Count a use of one card in a view of one node; a card that the node does not have is nobody's."""
+    if k is None:
+        return
+    view.slots_used[k, 0] += sign * use.slots
+    view.memory_used_mib[k, 0] += sign * use.memory_mib
+    view.cores_used_percent[k, 0] += sign * use.cores_percent
+    view.holders[k, 0] += sign * use.holders
+
+
+def _placement(
+    cards: Cards, n: int, pod: PodRequest, steps: Sequence[Step], chosen: Sequence[tuple[int, ...]]
+) -> Placement:
+    node = cards.node(n)
+    given: list[list[CardAllocation]] = [[] for _ in pod.containers]
+    exclusive: set[str] = set()
+    for step, places in zip(steps, chosen, strict=True):
+        for card in (node.cards[k] for k in places):
+            given[step.container].append(
+                CardAllocation(
+                    family=card.family,
+                    uuid=card.uuid,
+                    index=card.index,
+                    memory_mib=card_memory_need_mib(step.need, card.memory_mib),
+                    cores_percent=step.need.cores_percent,
+                )
+            )
+            if step.need.exclusive:
+                exclusive.add(card.uuid)
+    containers = tuple(
+        ContainerAllocation(name=container.name, kind=container.kind, cards=tuple(got))
+        for container, got in zip(pod.containers, given, strict=True)
+    )
+    return Placement(node=node.name, containers=containers, exclusive=frozenset(exclusive))
+
+
+@dataclass(slots=True)
+class _Search:
+    """One node's cards while a pod's containers are tried on them; `chosen` has the card positions of each step."""
+
+    view: View
+    links: Links
+    pod: PodRequest
+    steps: Sequence[Step]
+    most_tries: int = MOST_TRIES
+    chosen: list[tuple[int, ...]] = field(default_factory=list)
+    tries: int = 0
+
+    def fill(self, at: int) -> bool:
+        """Place the steps from `at` on; False if that cannot be done after the choices made so far."""
+        if at == len(self.steps):
+            return True
+        step = self.steps[at]
+        for places in self._options(at):
+            self._take(places, step)
+            self.chosen.append(places)
+            if self.fill(at + 1):
+                return True
+            self.chosen.pop()
+            self._take(places, step, -1)
+            self.tries += 1
+            if step.kind is ContainerKind.INIT or self.tries >= self.most_tries:
+                return False  # (an ended init container leaves nothing behind: other cards for it change nothing)
+        return False
+
+    def clear(self) -> None:
+        """Take back what was counted in the view for the choices made."""
+        for step, places in zip(self.steps, self.chosen, strict=True):
+            self._take(places, step, -1)
+
+    def _options(self, at: int) -> Iterator[tuple[int, ...]]:
+        """Sets of cards that this step could take, best first: of those that leave the rest of the pod the same, one."""
+        need = self.steps[at].need
+        fitting = fits(self.view, need)[:, 0].tolist()
+        keys = self.pod.card_policy.keys or _SPREAD
+        ranked = [k for k in card_order(self.view, keys, self.pod.weights, self._own_init_cards(at)) if fitting[k]]
+        groups = self._numa_groups(ranked) if need.one_numa else [ranked]
+        groups = [group for group in groups if len(group) >= need.count]
+        linked = self.links if self.pod.card_policy.linked else ()
+        if not groups:
+            return
+        first = _first(linked, ranked, groups, need.count)
+        yield first
+        if at + 1 == len(self.steps) or self.most_tries <= 1:
+            return  # nothing comes after it that another choice could help
+        classes = self._classes(ranked, at)
+        kind = sorted(classes[k] for k in first)
+        for places in _all(linked, ranked, groups, need.count, classes):
+            if sorted(classes[k] for k in places) != kind:
+                yield places
+
+    def _own_init_cards(self, at: int) -> list[int]:
+        """Cards that the pod's init containers had: the kubelet hands the same devices to the app containers."""
+        if self.steps[at].kind is not ContainerKind.APP:
+            return []
+        before = zip(self.steps[:at], self.chosen, strict=True)
+        return sorted({k for step, places in before if step.kind is ContainerKind.INIT for k in places})
+
+    def _numa_groups(self, ranked: Sequence[int]) -> list[list[int]]:
+        groups: dict[int, list[int]] = {}
+        for k in ranked:
+            groups.setdefault(int(self.view.numa[k, 0]), []).append(k)
+        return list(groups.values())
+
+    def _take(self, places: Sequence[int], step: Step, sign: int = 1) -> None:
+        """Count what the step uses beside what follows; an init container's use ends before the next one starts."""
+        if step.kind is ContainerKind.INIT:
+            return
+        need = step.need
+        for k in places:
+            use = CardUse(
+                slots=1,
+                memory_mib=card_memory_need_mib(need, int(self.view.memory_total_mib[k, 0])),
+                cores_percent=need.cores_percent,
+                holders=int(need.exclusive),
+            )
+            count_in(self.view, k, use, sign)
+
+    def _classes(self, ranked: Sequence[int], at: int) -> dict[int, int]:
+        """A number for each card, equal for those that are the same to what comes after step `at`."""
+        later = [fits(self.view, step.need, CHECKS[:LASTING])[:, 0] for step in self.steps[at + 1 :]]
+        view = self.view
+        columns = (
+            view.slots_total - view.slots_used,
+            view.slots_used > 0,
+            view.memory_total_mib,
+            view.memory_used_mib,
+            view.cores_total_percent,
+            view.cores_used_percent,
+            view.numa,
+        )
+        numbers: dict[tuple[int, ...], int] = {}
+        likeness = (
+            (k, tuple(int(column[k, 0]) for column in columns) + tuple(int(ok[k]) for ok in later)) for k in ranked
+        )
+        return {k: numbers.setdefault(alike, len(numbers)) for k, alike in likeness}
+
+
+Groups = Sequence[Sequence[int]]
+
+
+def _first(links: Links, ranked: Sequence[int], groups: Groups, count: int) -> tuple[int, ...]:
+    """The best set within one group: by links, then by its cards' ranks."""
+    rank = {k: place for place, k in enumerate(ranked)}
+    best = [(linked_set(links, group, count), group) for group in groups]
+    return min(best, key=lambda one: _preference(links, one[0], one[1], rank))[0]
+
+
+def _all(
+    links: Links, ranked: Sequence[int], groups: Groups, count: int, classes: Mapping[int, int]
+) -> Iterator[tuple[int, ...]]:
+    """Every kind of set within one group each, in the same order."""
+    rank = {k: place for place, k in enumerate(ranked)}
+
+    def keyed(group: Sequence[int]) -> Iterator[tuple[tuple[int, list[int]], tuple[int, ...]]]:
+        for places in linked_sets(links, group, count, [classes[k] for k in group]):
+            yield _preference(links, places, group, rank), places
+
+    return (places for _key, places in heapq.merge(*map(keyed, groups)))
+
+
+def _preference(
+    links: Links, places: Sequence[int], group: Sequence[int], rank: Mapping[int, int]
+) -> tuple[int, list[int]]:
+    return -weight(links, places, group), [rank[k] for k in places]

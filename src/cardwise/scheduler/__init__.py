@@ -1,0 +1,1 @@
+"""The scheduler's own rules about pods: what is admitted, and how."""

@@ -1,0 +1,1 @@
+"""Decisions offline: on snapshots of clusters, on manifests, on traces."""

@@ -1,0 +1,238 @@
+"""Places a world's waiting pods one after another, as the live scheduler would, and says why the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, verdicts
+from cardwise.core.model import Placement, Refusal
+from cardwise.core.plan import steps_of
+from cardwise.core.scene import Scene
+from cardwise.scheduler.admission import Admission, Outcome, admit
+from cardwise.sim.world import World
+from cardwise.wire import objects
+from cardwise.wire.errors import WireError
+from cardwise.wire.rules import read_requests, read_rules
+
+MOST_SAMPLED = 200
+"""Nodes asked for their own reason where only a summary is wanted and kube-scheduler's rules refuse many."""
+MOST_NAMED = 3
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReason:
+    """Why one node did not take a pod; `codes` by the position of the card, empty where the card would have done."""
+
+    reason: str
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A pod with its node and cards."""
+
+    pod: str
+    namespace: str
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A pod that waits, in one sentence; `nodes` are in the world's order (None: no reason of its own)."""
+
+    pod: str
+    namespace: str
+    reason: str
+    nodes: tuple[NodeReason | None, ...] = ()
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of every waiting pod. `unmanaged` counts the waiting pods that ask for no card."""
+
+    placed: list[Placed] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    unmanaged: int = 0
+
+
+def scene_of(world: World, pod: objects.Pod, admission: Admission) -> Scene:
+    """An admitted pod in front of the world. Raises WireError for an amount that is no quantity."""
+    if admission.request is None:
+        msg = f"pod {pod.full_name} asks for no card"
+        raise WireError(msg)
+    managed = frozenset(name for family in world.rules.families for name in family.resources)
+    return Scene(
+        cluster=world.cluster,
+        table=world.table,
+        pod=admission.request,
+        rules=read_rules(pod.spec),
+        amounts=read_requests(pod.spec, without=managed),
+    )
+
+
+def admission_of(world: World, pod: objects.Pod) -> Admission:
+    """What admission does with this pod here."""
+    return admit(
+        pod,
+        world.rules,
+        namespace_labels=world.namespaces.get(pod.namespace),
+        inventory=world.inventory,
+        created=not pod.metadata.uid,
+    )
+
+
+def simulate(
+    world: World, *, detailed: bool = False, namespace: str | None = None, progress: Progress = lambda _done, _all: None
+) -> Result:
+    """Place every waiting pod; the world is as after it. `detailed` gives each node's reason for each pending pod.
+
+    With `namespace` only that namespace's pods are reported; all are placed. `progress` gets how many are done, and of
+    how many.
+    """
+    result = Result()
+    memory = _Memory()
+    for done, pod in enumerate(world.waiting, 1):
+        shown = namespace is None or pod.namespace == namespace
+        _one(world, pod, result if shown else Result(), memory, detailed=detailed and shown)
+        progress(done, len(world.waiting))
+    return result
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The last reasons found: replicas that wait ask the same question of the same cluster."""
+
+    key: object = None
+    found: tuple[str, tuple[NodeReason | None, ...]] = ("", ())
+    version: int = 0
+
+
+def _one(world: World, pod: objects.Pod, result: Result, memory: _Memory, *, detailed: bool) -> None:
+    admission = admission_of(world, pod)
+    result.warnings += admission.warnings
+    if admission.outcome is Outcome.UNTOUCHED:
+        result.unmanaged += 1
+        return
+    result.warnings += _unchecked(pod)
+    reason = admission.reason or _gated(pod)
+    nodes: tuple[NodeReason | None, ...] = ()
+    if not reason:
+        try:
+            scene = scene_of(world, pod, admission)
+        except WireError as error:
+            reason = f"pod {pod.full_name}: {error}"
+        else:
+            placement = scene.place()
+            if placement is not None:
+                _commit(world, scene, placement)
+                memory.version += 1
+                result.placed.append(Placed(pod=pod.full_name, namespace=pod.namespace, placement=placement))
+                return
+            reason, nodes = _remembered(scene, memory, detailed=detailed)
+    result.pending.append(Pending(pod=pod.full_name, namespace=pod.namespace, reason=reason, nodes=nodes))
+
+
+def _commit(world: World, scene: Scene, placement: Placement) -> None:
+    refusal = world.cluster.reserve(scene.pod, placement)
+    if refusal is not None:
+        msg = f"pod {scene.pod.full_name}: planned on node {placement.node}, but {refusal.text}"
+        raise AssertionError(msg)
+    world.table.add_use(world.cluster.cards.index_of[placement.node], scene.requests())
+    world.bound[scene.pod.uid] = scene.requests()
+
+
+def _gated(pod: objects.Pod) -> str:
+    gates = pod.spec.scheduling_gates
+    return f"waits for its scheduling gate {gates[0].name} to be removed" if gates else ""
+
+
+def _unchecked(pod: objects.Pod) -> Iterator[str]:
+    """Rules of kube-scheduler that are not applied here: the live answer may be stricter."""
+    spec, affinity = pod.spec, pod.spec.affinity or objects.Affinity()
+    rules = (
+        ("pod affinity", affinity.pod_affinity and affinity.pod_affinity.required),
+        ("pod anti-affinity", affinity.pod_anti_affinity and affinity.pod_anti_affinity.required),
+        (
+            "topology spread",
+            any(e.when_unsatisfiable == "DoNotSchedule" for e in spec.topology_spread_constraints or ()),
+        ),
+        ("host ports", any(port.host_port for each in spec.containers or () for port in each.ports or ())),
+    )
+    return (f"pod {pod.full_name}: {name} is not checked offline" for name, on in rules if on)
+
+
+def _remembered(scene: Scene, memory: _Memory, *, detailed: bool) -> tuple[str, tuple[NodeReason | None, ...]]:
+    key = (replace(scene.pod, name="", uid=""), scene.rules, scene.amounts, memory.version, detailed)
+    if memory.key != key:
+        memory.key, memory.found = key, why(scene, detailed=detailed)
+    return memory.found
+
+
+def why(scene: Scene, *, detailed: bool) -> tuple[str, tuple[NodeReason | None, ...]]:
+    """One sentence about why no node takes the pod, and (detailed) each node's own."""
+    cards = scene.cluster.cards
+    allowed = scene.allowed()
+    by_cards = scene.cluster.refusals(scene.pod, allowed)
+    by_rules: dict[int, tuple[Refusal, ...]] = {}
+    for n in np.flatnonzero(~allowed).tolist():
+        if not detailed and len(by_rules) >= MOST_SAMPLED:
+            break
+        by_rules[n] = scene.rule_refusals(n)
+    texts: dict[str, list[str]] = {}
+    for n, found in by_rules.items():
+        texts.setdefault("; ".join(refusal.text for refusal in found), []).append(cards.node(n).name)
+    for name, refusal in by_cards.items():
+        texts.setdefault(_named(scene, refusal), []).append(name)
+    unseen = int((~allowed).sum()) - len(by_rules)
+    reason = _summary(cards.width, texts, unseen)
+    return reason, _details(scene, by_rules, by_cards) if detailed else ()
+
+
+def _named(scene: Scene, refusal: Refusal) -> str:
+    asking = sum(bool(container.cards) for container in scene.pod.containers)
+    return f"container {refusal.container} {refusal.text}" if refusal.container and asking > 1 else refusal.text
+
+
+def _summary(nodes: int, texts: dict[str, list[str]], unseen: int) -> str:
+    if not nodes:
+        return "no node fits: the input has no nodes"
+    parts = []
+    for text, names in sorted(texts.items(), key=lambda item: (-len(item[1]), item[0])):
+        named = ", ".join(sorted(names)[:MOST_NAMED])
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        parts.append(f"{named}{more}: {text}")
+    if unseen:
+        parts.append(f"{unseen} more are refused by kube-scheduler's own rules")
+    return f"0 of {nodes} nodes fit: {'; '.join(parts)}"
+
+
+def _details(
+    scene: Scene, by_rules: dict[int, tuple[Refusal, ...]], by_cards: dict[str, Refusal]
+) -> tuple[NodeReason | None, ...]:
+    """Each node's reason, in column order. Equal reasons are one object: thousands of nodes say the same."""
+    cards = scene.cluster.cards
+    steps = steps_of(scene.pod)
+    tables = {step.container: verdicts(cards.view(), step.need).T.tolist() for step in reversed(steps)}
+    first = {scene.pod.containers[step.container].name: step.container for step in reversed(steps)}
+    shared: dict[NodeReason, NodeReason] = {}
+    found: list[NodeReason | None] = []
+    for n in range(cards.width):
+        name = cards.node(n).name
+        if n in by_rules:
+            reason = NodeReason("; ".join(refusal.text for refusal in by_rules[n]))
+        elif name in by_cards:
+            refusal = by_cards[name]
+            rows = tables[first.get(refusal.container, steps[0].container)][n]
+            codes = tuple(CHECKS[row].code if 0 <= row < FITS else "" for row in rows if row != NOT_ASKED)
+            reason = NodeReason(_named(scene, refusal), codes)
+        else:
+            found.append(None)
+            continue
+        found.append(shared.setdefault(reason, reason))
+    return tuple(found)

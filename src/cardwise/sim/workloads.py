@@ -1,0 +1,76 @@
+"""The pods that a workload would make and has not made yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from cardwise.wire import names, objects
+
+MOST_PODS = 10_000
+_ASKING = (names.NODE_POLICY, names.CARD_POLICY, names.SCORING_WEIGHTS)
+
+
+def expand(
+    workloads: Iterable[tuple[str, objects.Workload | objects.CronJob]], warnings: list[str]
+) -> Iterator[objects.Pod]:
+    """Each workload's missing pods, named after it and numbered. What its own controller owns is left to that one."""
+    workloads = list(workloads)
+    known = {(kind, workload.metadata.namespace, workload.metadata.name) for kind, workload in workloads}
+    for kind, workload in workloads:
+        meta = workload.metadata
+        if any((o.kind, meta.namespace, o.name) in known for o in meta.owner_references or () if o.controller):
+            continue
+        if kind == "DaemonSet":
+            warnings.append(f"DaemonSet {meta.namespace}/{meta.name}: its pods go to nodes of their own, not simulated")
+            continue
+        spec = workload.spec.job_template.spec if isinstance(workload, objects.CronJob) else workload.spec
+        if spec.template is None or spec.template.spec is None:
+            warnings.append(f"{kind} {meta.namespace}/{meta.name}: has no pod template, skipped")
+            continue
+        warnings += _misplaced(kind, meta, spec.template)
+        missing = _missing(kind, workload, spec)
+        if missing > MOST_PODS:
+            warnings.append(f"{kind} {meta.namespace}/{meta.name}: asks for {missing} pods, {MOST_PODS} are simulated")
+        yield from (_pod(meta, spec.template, spec.template.spec, number) for number in range(min(missing, MOST_PODS)))
+
+
+def _misplaced(kind: str, meta: objects.Meta, template: objects.PodTemplate) -> Iterator[str]:
+    """Wishes on the workload itself reach no pod: a common slip, and nothing else would tell."""
+    on_pods = (template.metadata and template.metadata.annotations) or {}
+    for key in sorted(meta.annotations or {}):
+        ours = key in _ASKING or key.partition("/")[2].startswith(("use-gpu", "nouse-gpu", "use-dcu", "nouse-dcu"))
+        if ours and key not in on_pods:
+            where = f"{kind} {meta.namespace}/{meta.name}"
+            yield f"{where}: annotation {key} has no effect there, it must stand in the pod template"
+
+
+def _missing(kind: str, workload: objects.Workload | objects.CronJob, spec: objects.WorkloadSpec) -> int:
+    if spec.suspend or (isinstance(workload, objects.CronJob) and workload.spec.suspend):
+        return 0
+    if kind in ("Job", "CronJob"):
+        wanted = 1 if spec.parallelism is None else spec.parallelism
+        if spec.completions is not None:
+            wanted = min(wanted, spec.completions)
+    else:
+        wanted = 1 if spec.replicas is None else spec.replicas
+    return max(0, wanted - _made(workload))
+
+
+def _made(workload: objects.Workload | objects.CronJob) -> int:
+    if isinstance(workload, objects.CronJob) or workload.status is None:
+        return 0
+    return max(0, workload.status.replicas + workload.status.active + workload.status.succeeded)
+
+
+def _pod(meta: objects.Meta, template: objects.PodTemplate, spec: objects.PodSpec, number: int) -> objects.Pod:
+    of_template = template.metadata or objects.Meta()
+    pod_meta = objects.Meta(
+        name=f"{meta.name}-{number}",
+        namespace=meta.namespace,
+        creation_timestamp=meta.creation_timestamp,
+        labels=of_template.labels,
+        annotations=of_template.annotations,
+    )
+    return objects.Pod(metadata=pod_meta, spec=msgspec.structs.replace(spec))
