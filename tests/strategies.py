@@ -163,6 +163,10 @@ def containers(draw: st.DrawFn, name: str) -> ContainerRequest:
 def pods(draw: st.DrawFn, name: str = "new", most: int = 4) -> PodRequest:
     """A pod of one to `most` containers, init containers first, with any wishes."""
     own = [draw(containers(f"c{number}")) for number in range(draw(st.integers(1, most)))]
+    if draw(
+        st.sampled_from((False, False, True))
+    ):  # requests that are equal, as replicas of one program in a pod make them
+        own = [replace(container, cards=own[0].cards) for container in own]
     own.sort(key=lambda container: container.kind is ContainerKind.APP)
     wished = draw(st.sampled_from(((), (), ("nvidia",), ("nvidia", "hygon"))))
     return PodRequest(
@@ -214,4 +218,76 @@ def cases(draw: st.DrawFn, most_nodes: int = 5, most_cards: int = 5) -> Case:
         nodes=(first, *others),
         holds=tuple(draw(holds(number)) for number in range(draw(st.integers(0, 4)))),
         pod=draw(pods()),
+    )
+
+
+TIGHT: dict[str, tuple[dict[str, int], ...]] = {
+    "slots": ({"slots": 2}, {"slots": 3}),
+    "slots with as many free": ({"slots": 2}, {"slots": 3, "used slots": 1}),
+    "memory": ({"memory_mib": 20}, {"memory_mib": 25}),
+    "compute": ({"cores_percent": 100}, {"cores_percent": 150}),
+    "numa": ({"numa": 0}, {"numa": 1}),
+    "used slots": ({}, {"used slots": 1}, {"used slots": 2}),
+    "used memory": ({}, {"used memory_mib": 5}, {"used memory_mib": 10}),
+    "used compute": ({}, {"used cores_percent": 40}, {"used cores_percent": 60}),
+}
+"""In what the cards of a tight case differ: fields of `Card`, and of `CardUse` after "used"."""
+
+
+@st.composite
+def tight_cases(draw: st.DrawFn) -> Case:
+    """Cards that differ in one thing or two, and modest containers that like the card which a later one cannot spare."""
+    different = draw(st.lists(st.sampled_from(sorted(TIGHT)), min_size=1, max_size=2, unique=True))
+    same = draw(st.sampled_from(({}, {}, {"used memory_mib": 5}, {"used slots": 1, "used cores_percent": 40})))
+    own, running = [], []
+    for index in range(draw(st.integers(2, 4))):
+        values = {"slots": 3, "memory_mib": 20, "cores_percent": 100, "numa": 0} | same
+        for what in different:
+            values |= draw(st.sampled_from(TIGHT[what]))
+        used = {name.removeprefix("used "): values.pop(name) for name in [*values] if name.startswith("used ")}
+        card = Card(
+            uuid=UUIDS[index],
+            index=index,
+            family="nvidia",
+            model=MODELS[0],
+            slots=values["slots"],
+            memory_mib=values["memory_mib"],
+            cores_percent=values["cores_percent"],
+            numa=values["numa"],
+        )
+        own.append(card)
+        running.append(
+            Hold(uid=f"u{index}", namespace="ml", name=f"r{index}", node="a", use={card.uuid: CardUse(**used)})
+        )
+    links = draw(st.just(()) | st.just(()) | links_between(len(own)))
+    node = Node(name="a", cards=tuple(own), links=links)
+    return Case(nodes=(node,), holds=tuple(running), pod=draw(tight_pods()))
+
+
+@st.composite
+def tight_pods(draw: st.DrawFn) -> PodRequest:
+    """One container or two that ask for little, then one that asks for much of something."""
+    little = [(1, draw(st.sampled_from((1, 5))), draw(st.sampled_from((0, 10))))] * draw(st.integers(1, 2))
+    much = draw(
+        st.sampled_from(
+            ((1, 20, 0), (1, 16, 0), (1, 1, 100), (1, 1, 60), (1, 1, 70), (2, 16, 0), (2, 16, 0), (3, 5, 0))
+        )
+    )
+    own = [
+        ContainerRequest(
+            name=f"c{number}",
+            kind=draw(kinds) if number == 0 else ContainerKind.APP,
+            cards=(CardRequest(family="nvidia", count=count, memory_mib=memory_mib, cores_percent=cores_percent),),
+        )
+        for number, (count, memory_mib, cores_percent) in enumerate((*little, much))
+    ]
+    return PodRequest(
+        namespace="ml",
+        name="new",
+        uid="uid-new",
+        containers=tuple(own),
+        selections={"nvidia": Selection(one_numa=draw(st.booleans()))},
+        card_policy=CardPolicy(
+            keys=(draw(st.sampled_from(("spread", "spread", "binpack", "numa"))),), linked=draw(st.booleans())
+        ),
     )

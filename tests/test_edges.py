@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
 
+import numpy as np
 import pytest
 
 from builders import asks, card, cards_of, cluster, container, hold, node, pod
@@ -15,6 +16,7 @@ from cardwise.core.model import (
     CardPolicy,
     CardRequest,
     CardUse,
+    ContainerKind,
     Links,
     Node,
     Placement,
@@ -22,6 +24,7 @@ from cardwise.core.model import (
     Selection,
 )
 from cardwise.core.place import never_fits
+from cardwise.core.plan import plan_on, steps_of
 from cardwise.core.topology import linked_set
 
 LINKED = CardPolicy(linked=True)
@@ -93,6 +96,13 @@ def test_a_refusal_by_cards_registered_without_slots_is_lasting() -> None:
     assert found["a"].lasting
 
 
+def test_a_refusal_is_lasting_if_one_of_two_families_never_fits() -> None:
+    made = cluster(node("a", card(0, "N"), card(1, "H", family="hygon", memory_mib=10)))
+    made.confirm(hold("other", "a", "N", memory_mib=24576))
+    both = pod("new", container("c", asks(memory_mib=100), asks(memory_mib=1000, family="hygon")))
+    assert made.refusals(both)["a"].lasting
+
+
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
@@ -147,11 +157,12 @@ def test_sets_of_linked_cards_are_not_all_sorted_for_the_second_one() -> None:
 
 
 def tangled(number: int) -> Node:
-    """Eight cards, no two alike: nine containers of which each needs most of a card can be tried in 8! ways."""
+    """Eight cards, no two alike: nine containers, each with most of a card, can be tried in 8! ways."""
     return node(f"n-{number}", *(card(k, memory_mib=1000 + 10 * number + k) for k in range(8)))
 
 
-NINE = pod("nine", *(asks(memory_percent=60) for _ in range(9)))
+NINE = pod("nine", *(asks(memory_percent=60 + k) for k in range(9)))
+"""No two requests are equal, so that no count of equal ones says at once that they do not fit."""
 
 
 def test_placing_is_bounded_over_all_nodes() -> None:
@@ -173,6 +184,38 @@ def test_a_pod_that_is_not_placed_is_refused_by_every_node_by_name() -> None:
     """Also by nodes that were not looked at because the search had come to its bound."""
     made = cluster(*map(tangled, range(12)), node("z", *cards_of(9)))
     assert made.place(NINE) is not None or len(made.refusals(NINE)) == 13
+
+
+BACKWARDS = pod("backwards", *(asks(memory_mib=1100 + k) for k in range(8)), asks(memory_mib=2000))
+
+
+def found_late(name: str) -> Node:
+    """The first container of BACKWARDS likes the large card, which the last one needs: that takes a second thought."""
+    return node(name, card(0, memory_mib=2000), *(card(k, memory_mib=1500) for k in range(1, 9)))
+
+
+def found_after_the_bound(name: str) -> Cluster:
+    """The search comes to its bound on twelve nodes that cannot, before it comes to the one that could."""
+    eight = (node(f"n-{k}", *(card(q, memory_mib=2000 + 10 * k + q) for q in range(8))) for k in range(12))
+    return cluster(*eight, found_late(name))
+
+
+def test_the_node_that_is_found_late_can_take_the_pod() -> None:
+    assert cluster(found_late("a")).place(BACKWARDS) is not None
+
+
+def test_a_pod_that_soft_rules_kept_from_its_node_is_refused_by_every_node_by_name() -> None:
+    made = found_after_the_bound("a")
+    liked = np.array([made.cards.node(n).name != "a" for n in range(made.cards.width)], np.int64)
+    if made.place(BACKWARDS, preference=liked) is None:
+        assert len(made.refusals(BACKWARDS, preference=liked)) == 13
+
+
+def test_a_search_cut_short_never_says_that_waiting_could_not_help() -> None:
+    made = found_after_the_bound("z")
+    found = made.refusals(BACKWARDS)
+    assert "z" not in found or not found["z"].lasting
+    assert not never_fits(made.cards, BACKWARDS)
 
 
 # -- requests that cannot be meant -----------------------------------------------------------------------------------
@@ -262,6 +305,40 @@ def test_topologies_of_many_cards_are_chosen_from(size: int) -> None:
 def test_a_node_with_a_uuid_twice_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="twice"):
         node("a", card(0, "same"), card(1, "same"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_node_with_links_for_another_number_of_cards_cannot_be_made(size: int) -> None:
+    with pytest.raises(ValueError, match="links"):
+        node("a", *cards_of(3), links=all_linked(size))
+
+
+# -- a pod's own containers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "got"), [(ContainerKind.APP, "GPU-1"), (ContainerKind.SIDECAR, "GPU-0"), (ContainerKind.INIT, "GPU-0")]
+)
+def test_only_app_containers_prefer_the_cards_of_init_containers(kind: ContainerKind, got: str) -> None:
+    made = cluster(node("a", card(0, memory_mib=100), card(1, memory_mib=1000)))
+    init = container("first", asks(memory_mib=500), kind=ContainerKind.INIT)
+    asking = pod("new", init, container("then", asks(memory_mib=1), kind=kind))
+    assert uuids(made.place(asking)) == [["GPU-1"], [got]]
+
+
+def test_an_init_container_and_the_app_after_it_can_each_ask_most_of_one_card() -> None:
+    init = container("first", asks(memory_percent=90), kind=ContainerKind.INIT)
+    asking = pod("new", init, asks(memory_percent=90))
+    assert uuids(cluster(node("a", card())).place(asking)) == [["GPU-0"], ["GPU-0"]]
+
+
+def test_a_plan_leaves_the_view_as_it_was() -> None:
+    made = cluster(node("a", *cards_of(2)))
+    asking = pod("new", asks(memory_percent=60), asks(memory_percent=60))
+    view = made.cards.view(slice(0, 1)).copy_use()
+    first, second = (plan_on(view, made.cards, 0, asking, steps_of(asking)) for _ in range(2))
+    assert uuids(first) == uuids(second) == [["GPU-0"], ["GPU-1"]]
+    assert not view.slots_used.any()
 
 
 # -- books -----------------------------------------------------------------------------------------------------------

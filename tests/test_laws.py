@@ -35,6 +35,7 @@ from strategies import Case
 
 EXAMPLES = settings().max_examples  # of the profile: see conftest.py
 half = settings(max_examples=EXAMPLES // 2)
+many = settings(max_examples=EXAMPLES * 4)
 of_facts = settings(max_examples=EXAMPLES // 5, stateful_step_count=30)
 
 
@@ -55,6 +56,15 @@ def totals(case: Case) -> dict[tuple[str, str], Card]:
 def test_place_decides_what_the_oracle_decides(case: Case) -> None:
     expected = small(oracle.decide(case.nodes, case.uses(), case.pod))
     assert case.cluster().place(case.pod) == expected.placement
+
+
+@many
+@given(some.tight_cases())
+def test_what_fits_only_on_second_thought_is_placed_as_the_oracle_places_it(case: Case) -> None:
+    expected = small(oracle.decide(case.nodes, case.uses(), case.pod))
+    made = case.cluster()
+    assert made.place(case.pod) == expected.placement
+    assert set(made.refusals(case.pod)) == (set() if expected.placement else {"a"})
 
 
 @half
@@ -356,7 +366,9 @@ class Books(RuleBasedStateMachine):
 class Counts(Books):
     """The same, asking now and then how many cards fit; the answers must be those of a look at everything."""
 
-    asked = st.shared(st.lists(some.needs(), min_size=4, max_size=4), key="needs")
+    asked = st.shared(st.lists(some.needs(), min_size=3, max_size=3), key="needs").map(
+        lambda drawn: [*drawn, Need(family="nvidia", count=1, memory_mib=1)]  # one that most cards fit
+    )
 
     @initialize(many=st.booleans())
     def start(self, many: bool) -> None:
@@ -387,11 +399,17 @@ class Counts(Books):
     def grow(self) -> None:
         self.add_many()
 
-    @rule(needs=asked, which=st.integers(0, 3))
-    def count(self, needs: list[Need], which: int) -> None:
-        need = needs[which]
-        fresh = usable(self.cluster.cards.view(), need)
-        assert np.array_equal(self.cluster.shapes.counts(need), fresh)
+    @rule(node=st.sampled_from(some.NODES).flatmap(some.nodes), times=st.integers(8, 20))
+    def change_often(self, node: Node, times: int) -> None:
+        """More changes than the journal keeps."""
+        for _ in range(times):
+            self.set_node(node)
+
+    @rule(needs=asked)
+    def count(self, needs: list[Need]) -> None:
+        for need in needs:
+            fresh = usable(self.cluster.cards.view(), need)
+            assert np.array_equal(self.cluster.shapes.counts(need), fresh)
 
 
 def test_books_add_up_after_any_order_of_facts() -> None:

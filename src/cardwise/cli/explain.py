@@ -9,9 +9,9 @@ from typing import Any
 import click
 import msgspec
 import yaml12
-from rich.console import Console
 
 from cardwise.cli import options
+from cardwise.cli.table import printable
 from cardwise.core.explain import CardVerdict, NodeVerdict
 from cardwise.core.model import CardPolicy, PodRequest
 from cardwise.sim.explain import Explanation, UnknownPodError, explain, find_pod
@@ -102,39 +102,42 @@ def _node(verdict: NodeVerdict) -> dict[str, Any]:
 
 
 def _print_text(found: Explanation, most: int) -> None:
-    out = options.console()
-    _print_verdict(out, found)
+    _print_verdict(found)
     if found.request is None:
         return
-    out.print(f"asks: {_asks(found.request)}", soft_wrap=True)
+    _line(f"asks: {_asks(found.request)}")
     if not found.fits:
-        _print_nodes(out, found, most)
+        _print_nodes(found, most)
         if found.nearest:
-            out.print(f"\nnearest: {found.nearest.node} ({found.nearest.reason})", soft_wrap=True)
-        _print_changes(out, found)
-    out.print(f"\nmore pods of this shape that fit now: {found.headroom}")
+            _line(f"\nnearest: {found.nearest.node} ({found.nearest.reason})")
+        _print_changes(found)
+    _line(f"\nmore pods of this shape that fit now: {found.headroom}")
 
 
-def _print_verdict(out: Console, found: Explanation) -> None:
+def _line(text: str, *, bold: bool = False) -> None:
+    """One line, after a blank one where the text begins so."""
+    head = "\n" * text.startswith("\n")
+    click.secho(head + printable(text.removeprefix("\n")), bold=bold)
+
+
+def _print_verdict(found: Explanation) -> None:
     if found.bound_to:
-        out.print(
-            f"{found.pod} is on node {found.bound_to}; what follows is about another pod of its shape", soft_wrap=True
-        )
+        _line(f"{found.pod} is on node {found.bound_to}; what follows is about another pod of its shape")
     if found.placement:
         cards = [
             f"{container.name} on {card.index}: {card.uuid}"
             for container in found.placement.containers
             for card in container.cards
         ]
-        out.print(f"{found.pod} fits: node {found.placement.node}, {', '.join(cards)}", soft_wrap=True)
+        _line(f"{found.pod} fits: node {found.placement.node}, {', '.join(cards)}")
     elif found.fits:
-        out.print(found.reason, soft_wrap=True)
+        _line(found.reason)
     elif found.never_fits and found.request:
-        out.print(f"{found.pod} never fits: no pod's leaving would help", soft_wrap=True)
+        _line(f"{found.pod} never fits: no pod's leaving would help")
     elif found.never_fits:
-        out.print(f"{found.pod} is not placed: {found.reason}", soft_wrap=True)
+        _line(f"{found.pod} is not placed: {found.reason}")
     else:
-        out.print(f"{found.pod} does not fit now", soft_wrap=True)
+        _line(f"{found.pod} does not fit now")
 
 
 def _asks(request: PodRequest) -> str:
@@ -147,17 +150,17 @@ def _asks(request: PodRequest) -> str:
     return "; ".join(parts)
 
 
-def _print_nodes(out: Console, found: Explanation, most: int) -> None:
+def _print_nodes(found: Explanation, most: int) -> None:
     refused = sorted((verdict for verdict in found.nodes if not verdict.fits), key=_closeness)
     for verdict in refused[:most]:
-        out.print(f"\n{verdict.node}: {verdict.reason}", soft_wrap=True, style="bold")
+        _line(f"\n{verdict.node}: {verdict.reason}", bold=True)
         for card in verdict.cards:
-            out.print(f"  {card.card.index}: {card.card.uuid} {card.card.model}: {_verdict(card)}", soft_wrap=True)
+            _line(f"  {card.card.index}: {card.card.uuid} {card.card.model}: {_verdict(card)}")
     rest = Counter(verdict.reason for verdict in refused[most:])
     if rest:
-        out.print(f"\nand {rest.total()} more nodes:")
+        _line(f"\nand {rest.total()} more nodes:")
     for reason, count in rest.most_common(MOST_NODES):
-        out.print(f"  {count}: {reason}", soft_wrap=True)
+        _line(f"  {count}: {reason}")
 
 
 def _closeness(verdict: NodeVerdict) -> tuple[int, int, str]:
@@ -168,10 +171,10 @@ def _verdict(card: CardVerdict) -> str:
     return f"{card.code}: {card.says}" if card.check else "fits"
 
 
-def _print_changes(out: Console, found: Explanation) -> None:
+def _print_changes(found: Explanation) -> None:
     if not found.changes:
-        out.print("\nno single change of the request, and no pod's ending, would make it fit")
+        _line("\nno single change of the request, and no pod's ending, would make it fit")
         return
-    out.print("\nany one of these would make it fit:")
+    _line("\nany one of these would make it fit:")
     for change in found.changes:
-        out.print(f"  {change.change} (on {change.node})", soft_wrap=True)
+        _line(f"  {change.change} (on {change.node})")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from cardwise.cli.table import printable
 from cardwise.core.model import CardPolicy
 from cardwise.scheduler.admission import Rules
 from cardwise.sim.snapshot import Snapshot, load
@@ -20,7 +20,6 @@ from cardwise.wire.pods import Defaults
 from cardwise.wire.policies import card_policy, node_policy
 
 ALL_WELL, SOME_PENDING, BAD_INPUT = 0, 1, 2
-_MOST_WIDE = 10_000
 _Value = TypeVar("_Value")
 Command = Callable[..., Any]
 
@@ -79,25 +78,19 @@ def read(paths: Sequence[str], namespace: str, chosen: Rules) -> tuple[Snapshot,
 
 @contextmanager
 def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, gone when done; nothing at all elsewhere. Gives the function that advances it."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.advance(task, done)
+    """A progress bar on a terminal; nothing at all elsewhere. Gives the function that advances it."""
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    with click.progressbar(length=total, label=what, file=sys.stderr) as progress:
+        yield progress.update
 
 
 def say(snapshot: Snapshot, warnings: Sequence[str]) -> None:
     """Errors and warnings to standard error, each once, one a line."""
     for error in snapshot.errors:
-        click.echo(f"error: {error}", err=True)
+        click.echo(printable(f"error: {error}"), err=True)
     for warning in dict.fromkeys(warnings):
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(printable(f"warning: {warning}"), err=True)
     if snapshot.skipped:
         click.echo(f"warning: {snapshot.skipped} documents were skipped", err=True)
-
-
-def console() -> Console:
-    """Standard output for tables: as wide as the terminal, or in a pipe as wide as the text, without colours."""
-    out = Console(highlight=False, emoji=False, markup=False)
-    return out if out.is_terminal else Console(highlight=False, emoji=False, markup=False, width=_MOST_WIDE)

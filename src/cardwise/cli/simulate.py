@@ -9,9 +9,9 @@ from typing import Any
 import click
 import msgspec
 import yaml12
-from rich.table import Table
 
 from cardwise.cli import options
+from cardwise.cli.table import print_table, printable
 from cardwise.core.model import CardAllocation, CardPolicy, ContainerAllocation
 from cardwise.sim.simulate import NodeReason, Pending, Placed, Result, simulate
 from cardwise.sim.world import World
@@ -41,6 +41,8 @@ def command(files: tuple[str, ...], namespace: str | None, node_policy: str, gpu
     warnings = [*world.warnings, *result.warnings]
     if result.unmanaged:
         warnings.append(f"{result.unmanaged} pending pods ask for no card and are left to kube-scheduler")
+    if namespace is not None and not result.placed and not result.pending:
+        warnings.append(f"no pod of namespace {namespace} waits for cards")
     options.say(snapshot, warnings)
     if form == "table":
         _print_table(result)
@@ -106,34 +108,31 @@ def _node_reason(world: World, n: int, reason: NodeReason) -> dict[str, Any]:
     }
 
 
+HEADER = ("POD", "NODE", "CONTAINER", "CARD", "MEMORY", "CORES")
+
+
 def _print_table(result: Result) -> None:
-    out = options.console()
     if result.placed:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("POD", "NODE", "CONTAINER", "CARD", "MEMORY", "CORES"):
-            table.add_column(column, justify="right" if column in ("MEMORY", "CORES") else "left", overflow="fold")
-        for placed in result.placed:
-            _add_rows(table, placed)
-        out.print(table)
+        rows = [row for placed in result.placed for row in _rows(placed)]
+        print_table(HEADER, rows, right=frozenset(("MEMORY", "CORES")))
+        click.echo()
     if result.pending:
-        if result.placed:
-            out.print()
-        out.print("PENDING", style="bold")
+        click.secho("PENDING", bold=True)
         for pending in result.pending:
-            out.print(f"{pending.pod}: {pending.reason}", soft_wrap=True)
+            click.echo(printable(f"{pending.pod}: {pending.reason}"))
+        click.echo()
     total = len(result.placed) + len(result.pending)
     nodes = len({placed.placement.node for placed in result.placed})
-    out.print()
     on = f", on {nodes} node{'s' * (nodes != 1)}" if nodes else ""
-    out.print(f"{len(result.placed)} of {total} pods placed{on}; {len(result.pending)} pending")
+    click.echo(f"{len(result.placed)} of {total} pods placed{on}; {len(result.pending)} pending")
 
 
-def _add_rows(table: Table, placed: Placed) -> None:
+def _rows(placed: Placed) -> Iterator[tuple[str, ...]]:
     """A row a card; pod and node stand in the first one only."""
     pod, node = placed.pod, placed.placement.node
     for container in placed.placement.containers:
         for card in container.cards:
-            table.add_row(pod, node, *_cells(container, card))
+            yield pod, node, *_cells(container, card)
             pod = node = ""
 
 

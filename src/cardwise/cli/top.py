@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import click
 import msgspec
-from rich.table import Table
-from rich.text import Text
 
 from cardwise.cli import options
+from cardwise.cli.table import Styled, print_table
 from cardwise.core.model import CardPolicy
-from cardwise.sim.usage import CardUsage, Sums, Usage, usage_of
+from cardwise.sim.usage import CardUsage, NodeUsage, Sums, Usage, usage_of
 
 BAR_CELLS = 20
-_NARROW = 120
 
 
 @click.command()
@@ -64,37 +62,30 @@ def as_object(found: Usage) -> dict[str, Any]:
 
 
 def _print_table(found: Usage) -> None:
-    out = options.console()
-    bars = out.is_terminal
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("NODE", "CARD", "MODEL", "SLOTS", "MEMORY", "CORES"):
-        table.add_column(name, no_wrap=True, justify="right" if name in ("SLOTS", "MEMORY", "CORES") else "left")
-    if bars:
-        table.add_column("MEMORY USED")
-    table.add_column("PODS", overflow="fold")
-    for node in found.nodes:
-        name = node.node
-        for card in node.cards:
-            table.add_row(
-                name, *_row(card), *_bar(card.memory_used_mib, card.memory_total_mib, bars), _pods(card, bars)
-            )
-            name = ""
-        if not node.cards:
-            table.add_row(name, "no cards")
-        elif len(node.cards) > 1:
-            table.add_row(
-                "", "sum", "", *_sums(node.sums), *_bar(node.sums.memory_used_mib, node.sums.memory_total_mib, bars)
-            )
-        if node.out_of_service:
-            table.add_row("", f"out of service: {node.out_of_service}")
-    table.add_row(
+    bars = sys.stdout.isatty()
+    header = ("NODE", "CARD", "MODEL", "SLOTS", "MEMORY", "CORES", *(("MEMORY USED",) if bars else ()), "PODS")
+    rows = [row for node in found.nodes for row in _node_rows(node, bars=bars)]
+    sums = found.sums
+    last = (
         "cluster",
-        f"{found.sums.cards} cards",
+        f"{sums.cards} cards",
         "",
-        *_sums(found.sums),
-        *_bar(found.sums.memory_used_mib, found.sums.memory_total_mib, bars),
+        *_sums(sums),
+        *_bar(sums.memory_used_mib, sums.memory_total_mib, bars),
     )
-    out.print(table)
+    print_table(header, [*rows, last], right=frozenset(("SLOTS", "MEMORY", "CORES")))
+
+
+def _node_rows(node: NodeUsage, *, bars: bool) -> Iterator[tuple[str, ...]]:
+    """A row a card, the sum where there are several, and why the node takes no new pods if it does not."""
+    name, sums = node.node, node.sums
+    for card in node.cards:
+        yield name, *_row(card), *_bar(card.memory_used_mib, card.memory_total_mib, bars), " ".join(card.pods)
+        name = ""
+    if len(node.cards) > 1:
+        yield "", "sum", "", *_sums(sums), *_bar(sums.memory_used_mib, sums.memory_total_mib, bars)
+    if node.out_of_service:
+        yield name, f"out of service: {node.out_of_service}"
 
 
 def _row(card: CardUsage) -> tuple[str, str, str, str, str]:
@@ -116,15 +107,10 @@ def _sums(sums: Sums) -> tuple[str, str, str]:
     )
 
 
-def _bar(used: int, total: int, shown: bool) -> tuple[Text, ...]:
+def _bar(used: int, total: int, shown: bool) -> tuple[str, ...]:
     """A bar of the used share, on a terminal; more than all is shown as all, in red."""
     if not shown:
         return ()
     share = used / total if total > 0 else float(used > 0)
     cells = min(BAR_CELLS, round(share * BAR_CELLS))
-    return (Text("█" * cells + "·" * (BAR_CELLS - cells), style="red" if share > 1 else "green"),)
-
-
-def _pods(card: CardUsage, folded: bool) -> str:
-    pods: Iterable[str] = card.pods
-    return (" " if folded else ",").join(pods)
+    return (Styled(click.style("█" * cells + "·" * (BAR_CELLS - cells), fg="red" if share > 1 else "green")),)

@@ -10,6 +10,7 @@ from cardwise.core.model import CardRequest, Selection
 from cardwise.core.scene import Scene
 
 MOST_MODELS = 3
+MOST_TRIED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,27 +35,43 @@ def _smaller(scene: Scene) -> Iterator[Change]:
     for at, container in enumerate(scene.pod.containers):
         for request in container.cards:
             where = f"container {container.name}: " if len(scene.pod.containers) > 1 else ""
-            for resource, unit, now, make in _sizes(request, families[request.family]):
-                most = _most(now, _Replaced(scene, at, request, make))
+            for size in _sizes(request, families[request.family]):
+                most = _most(size.least, size.now, _Replaced(scene, at, request, size.make))
                 if most is not None:
                     value, node = most
-                    yield Change(change=f"{where}{resource} {value}{unit} instead of {now}{unit}", node=node)
+                    now = f"{size.now}{size.unit}"
+                    yield Change(change=f"{where}{size.resource} {value}{size.unit} instead of {now}", node=node)
 
 
 Make = Callable[[int], CardRequest]
 
 
-def _sizes(request: CardRequest, family: Family) -> Iterator[tuple[str, str, int, Make]]:
-    """Resource, unit, what is asked now, and the request with less of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Size:
+    """One amount of a request: what is asked now, the least that means anything, and the request with less of it."""
+
+    resource: str
+    unit: str
+    now: int
+    least: int
+    make: Make
+
+
+def _sizes(request: CardRequest, family: Family) -> Iterator[_Size]:
+    # Cores that follow from the whole card are no longer asked once less than the whole card is.
+    part = replace(request, cores_percent=family.default_cores_percent) if request.cores_by_default else request
     if request.memory_mib:
-        yield family.memory_resource, " MiB", request.memory_mib, lambda less: replace(request, memory_mib=less)
+        make: Make = lambda less: replace(part, memory_mib=less)  # noqa: E731
+        yield _Size(resource=family.memory_resource, unit=" MiB", now=request.memory_mib, least=1, make=make)
     elif family.memory_percent_resource:
-        percent = family.memory_percent_resource
-        yield percent, " %", request.memory_percent, lambda less: replace(request, memory_percent=less)
-    if request.cores_percent:
-        yield family.cores_resource, " %", request.cores_percent, lambda less: replace(request, cores_percent=less)
+        make = lambda less: replace(part, memory_percent=less)  # noqa: E731
+        yield _Size(resource=family.memory_percent_resource, unit=" %", now=request.memory_percent, least=1, make=make)
+    if request.cores_percent and family.cores_resource:
+        make = lambda less: replace(request, cores_percent=less)  # noqa: E731
+        yield _Size(resource=family.cores_resource, unit=" %", now=request.cores_percent, least=0, make=make)
     if request.count > 1:
-        yield family.count_resource, "", request.count, lambda less: replace(request, count=less)
+        make = lambda less: replace(request, count=less)  # noqa: E731
+        yield _Size(resource=family.count_resource, unit="", now=request.count, least=1, make=make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +96,9 @@ def _node(scene: Scene) -> str | None:
     return placement.node if placement else None
 
 
-def _most(now: int, fits: Callable[[int], str | None]) -> tuple[int, str] | None:
-    """The greatest value below `now` that fits, with its node; asking for less never makes a pod unfit."""
-    low, high, node = 0, now - 1, None
+def _most(least: int, now: int, fits: Callable[[int], str | None]) -> tuple[int, str] | None:
+    """The greatest value from `least` to below `now` that fits, with its node: less never makes a pod unfit."""
+    low, high, node = least - 1, now - 1, None
     while low < high:
         middle = (low + high + 1) // 2
         found = fits(middle)
@@ -106,35 +123,40 @@ def _freer(scene: Scene) -> Iterator[Change]:
 
 
 def _selections(scene: Scene, family: Family, selection: Selection) -> Iterator[tuple[str, Selection]]:
-    if selection.use_models or selection.avoid_models:
-        models = _other_models(scene, family, selection)
-        for model in models:
-            text = f"another model ({family.use_models_key}: {model})"
-            yield text, replace(selection, use_models=(model,), avoid_models=())
+    if selection.use_models:
+        for model in _other_models(scene, family, selection):
+            yield f"another model ({family.use_models_key}: {model})", replace(selection, use_models=(model,))
+    lists = (
+        (family.avoid_models_key, "avoid_models", selection.avoid_models),
+        (family.avoid_uuids_key, "avoid_uuids", selection.avoid_uuids),
+    )
+    for key, name, items in lists:
+        for item in items[:MOST_TRIED]:
+            rest = tuple(other for other in items if other != item)
+            yield f"without {item} in {key}", _with(selection, name, rest)
     if selection.use_uuids:
         yield f"without {family.use_uuids_key}", replace(selection, use_uuids=())
-    for uuid in selection.avoid_uuids:
-        rest = tuple(other for other in selection.avoid_uuids if other != uuid)
-        yield f"without {uuid} in {family.avoid_uuids_key}", replace(selection, avoid_uuids=rest)
     if selection.modes:
         yield f"without {family.mode_key}", replace(selection, modes=())
     if selection.one_numa:
         yield f"without {family.one_numa_key}", replace(selection, one_numa=False)
 
 
+def _with(selection: Selection, name: str, items: tuple[str, ...]) -> Selection:
+    return replace(selection, avoid_models=items) if name == "avoid_models" else replace(selection, avoid_uuids=items)
+
+
 def _other_models(scene: Scene, family: Family, selection: Selection) -> list[str]:
-    """Models of this family that the pod does not want now, those that would take it first in the list."""
+    """Models of this family that the pod does not name now, does not refuse, and that would take it."""
     models = {
         card.model for node in scene.cluster.cards.nodes if node for card in node.cards if card.family == family.name
     }
-    unwanted = sorted(model for model in models if not wants(selection, model))
-    fitting = [model for model in unwanted if _model_fits(scene, family, selection, model)]
-    return fitting[:MOST_MODELS]
+    other = sorted(m for m in models if not wants(selection, m) and wants(replace(selection, use_models=()), m))
+    return [model for model in other if _model_fits(scene, family, selection, model)][:MOST_MODELS]
 
 
 def _model_fits(scene: Scene, family: Family, selection: Selection, model: str) -> bool:
-    other = replace(selection, use_models=(model,), avoid_models=())
-    selections = {**scene.pod.selections, family.name: other}
+    selections = {**scene.pod.selections, family.name: replace(selection, use_models=(model,))}
     return _node(scene.asking(replace(scene.pod, selections=selections))) is not None
 
 

@@ -77,6 +77,8 @@ class CardState:
     cordoned: bool = False
 
 
+MOST_LISTED = 80
+
 Fails = Callable[[View, Need], Bools | None]
 Says = Callable[[CardState, Need, Family], str]
 Short = Callable[[Need, Family], str]
@@ -135,9 +137,15 @@ def _memory_asked(need: Need) -> str:
     return f"{need.memory_mib} MiB" if need.memory_mib else f"{need.memory_percent} % of memory"
 
 
+def listed(items: tuple[str, ...]) -> str:
+    """A user's list as a sentence may hold it: a long one is cut."""
+    text = ",".join(items[:MOST_LISTED])
+    return text if len(text) <= MOST_LISTED else f"{text[: MOST_LISTED - 3]}..."
+
+
 def _short_model(need: Need, family: Family) -> str:
     lists = ((family.use_models_key, need.use_models), (family.avoid_models_key, need.avoid_models))
-    return "of a model refused by " + " and ".join(f"{key} {','.join(items)}" for key, items in lists if items)
+    return "of a model refused by " + " and ".join(f"{key} {listed(items)}" for key, items in lists if items)
 
 
 def _short_uuid(need: Need, family: Family) -> str:
@@ -147,8 +155,8 @@ def _short_uuid(need: Need, family: Family) -> str:
 
 def _says_model(state: CardState, need: Need, family: Family) -> str:
     if any(item.lower() in state.card.model.lower() for item in need.avoid_models):
-        return f"model is {state.card.model}, refused by {family.avoid_models_key} {','.join(need.avoid_models)}"
-    return f"model is {state.card.model}, must match {family.use_models_key} {','.join(need.use_models)}"
+        return f"model is {state.card.model}, refused by {family.avoid_models_key} {listed(need.avoid_models)}"
+    return f"model is {state.card.model}, must match {family.use_models_key} {listed(need.use_models)}"
 
 
 def _says_uuid(state: CardState, need: Need, family: Family) -> str:
@@ -212,10 +220,10 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="mode",
         code="CardTypeMismatch",
-        short=lambda need, family: f"in a mode that is not in {family.mode_key} {','.join(need.modes)}",
+        short=lambda need, family: f"in a mode that is not in {family.mode_key} {listed(need.modes)}",
         fails=lambda view, need: ~view.cards.modes.among(need.modes)[view.mode] if need.modes else None,
         says=lambda state, need, family: (
-            f"mode is {state.card.mode}, must be in {family.mode_key} {','.join(need.modes)}"
+            f"mode is {state.card.mode}, must be in {family.mode_key} {listed(need.modes)}"
         ),
         lasting=True,
     ),

@@ -122,9 +122,11 @@ class Cluster:
         """Where the pod would go; see `place.place`. Changes nothing."""
         return place(self.cards, self.shapes, pod, among, preference)
 
-    def refusals(self, pod: PodRequest, among: Bools | None = None) -> dict[str, Refusal]:
+    def refusals(
+        self, pod: PodRequest, among: Bools | None = None, preference: Ints | None = None
+    ) -> dict[str, Refusal]:
         """Why each node cannot take the pod; see `place.refusals`."""
-        return refusals(self.cards, self.families, pod, among)
+        return refusals(self.cards, self.families, pod, among, preference)
 
     def holds_on(self, node: str) -> list[Hold]:
         """The holds on a node, in the order in which they came."""

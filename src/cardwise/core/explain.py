@@ -51,7 +51,7 @@ class NodeVerdict:
 def node_verdicts(scene: Scene) -> tuple[NodeVerdict, ...]:
     """Every node's verdict, by name."""
     cards = scene.cluster.cards
-    refusals = scene.cluster.refusals(scene.pod)
+    refusals = scene.cluster.refusals(scene.pod, preference=scene.preference())
     steps = steps_of(scene.pod)
     found = []
     for name, n in sorted(cards.index_of.items()):

@@ -131,13 +131,19 @@ def _sized(family: Family, count: int | None, memory: int | None, percent: int |
             f"{family.memory_resource} and {family.memory_percent_resource} are both set: {family.memory_resource} wins"
         )
     memory, percent = _size(family, memory, percent)
+    cores_by_default = cores is None
     if cores is None:
         whole = percent == 100
         cores = WHOLE_CARD_CORES_PERCENT if whole else family.default_cores_percent
         if cores and family.cores_resource:
             defaults.append((family.cores_resource, cores))
     request = CardRequest(
-        family=family.name, count=count, memory_mib=memory, memory_percent=percent, cores_percent=cores
+        family=family.name,
+        count=count,
+        memory_mib=memory,
+        memory_percent=percent,
+        cores_percent=cores,
+        cores_by_default=cores_by_default,
     )
     return Asked(request=request, defaults=tuple(defaults), notes=tuple(notes))
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cardwise.core.cards import Cards
+from cardwise.core.cards import Cards, Ints
 from cardwise.core.peak import peak_use
 from cardwise.core.place import candidates, likeness
-from cardwise.core.plan import Step, count_in, plan_on, steps_of
+from cardwise.core.plan import Step, count_in, plan_on, room, steps_of
 from cardwise.core.scene import Scene
 
 MOST_PER_NODE = 4096
@@ -20,14 +20,23 @@ def headroom(scene: Scene) -> int:
     cluster = scene.cluster
     steps = steps_of(scene.pod)
     could = candidates(cluster.cards, cluster.shapes, steps, scene.allowed())
-    by_kind: dict[bytes, int] = {}
-    total = 0
-    for n in np.flatnonzero(could).tolist():
-        kind = likeness(cluster.cards, n, steps)
-        if kind not in by_kind:
-            by_kind[kind] = _copies(cluster.cards, n, scene, steps)
-        total += _by_amounts(scene, n, by_kind[kind])
-    return total
+    columns = np.flatnonzero(could)
+    if len(steps) == 1 and steps[0].need.count == 1:
+        # Each copy takes one card wherever there is room: no order of taking them makes it more or fewer.
+        by_node = room(cluster.cards.view(columns), steps[0].need).tolist()
+    else:
+        by_node = _one_after_another(scene, steps, columns)
+    return sum(_by_amounts(scene, n, copies) for n, copies in zip(columns.tolist(), by_node, strict=True))
+
+
+def _one_after_another(scene: Scene, steps: Sequence[Step], columns: Ints) -> list[int]:
+    """How many copies each node's cards take; nodes that are alike take as many."""
+    cards = scene.cluster.cards
+    kinds = [likeness(cards, n, steps) for n in columns.tolist()]
+    copies = {
+        kind: _copies(cards, n, scene, steps) for kind, n in dict(zip(kinds, columns.tolist(), strict=True)).items()
+    }
+    return [copies[kind] for kind in kinds]
 
 
 def _copies(cards: Cards, n: int, scene: Scene, steps: Sequence[Step]) -> int:

@@ -68,7 +68,7 @@ class Node:
 
     `links` is a symmetric matrix of link scores in the order of `cards`, empty where nothing is known. `cordoned` are
     UUIDs that take no new pods. `out_of_service` says in one sentence why the whole node takes no new pods, or is empty.
-    Raises ValueError where a UUID stands twice.
+    Raises ValueError where a UUID stands twice, and for links of another number of cards.
     """
 
     name: str
@@ -80,6 +80,8 @@ class Node:
     def __post_init__(self) -> None:
         if len({card.uuid for card in self.cards}) < len(self.cards):
             raise ValueError(f"node {self.name}: a card's UUID stands twice")
+        if self.links and {len(self.links), *map(len, self.links)} != {len(self.cards)}:
+            raise ValueError(f"node {self.name}: links are for another number of cards")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class CardRequest:
     """What one container asks of one family: `count` distinct cards, at least 1, and so much of each.
 
     Exactly one of `memory_mib` and `memory_percent` is above zero, and nothing is below; percentages of memory end at 100.
-    Raises ValueError otherwise.
+    Raises ValueError otherwise. `cores_by_default`: the user named no cores, they follow from the size.
     """
 
     family: str
@@ -95,6 +97,7 @@ class CardRequest:
     memory_mib: int = 0
     memory_percent: int = 0
     cores_percent: int = 0
+    cores_by_default: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         sizes = (self.memory_mib, self.memory_percent)

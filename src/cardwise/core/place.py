@@ -45,6 +45,7 @@ class _Tried:
         self._cards, self._pod, self._steps, self._empty = cards, pod, steps, empty
         self._budget = Budget()
         self._in_vain: set[bytes] = set()
+        self._unsure: set[bytes] = set()
 
     def plan(self, n: int) -> Placement | None:
         """The pod's cards on a node, or None."""
@@ -53,8 +54,17 @@ class _Tried:
             return None
         placement = plan(cards, n, self._pod, steps, empty=self._empty, budget=self._budget)
         if placement is None:
-            self._in_vain.add(likeness(cards, n, steps, empty=self._empty))
+            kind = likeness(cards, n, steps, empty=self._empty)
+            self._in_vain.add(kind)
+            if self._budget.cut_short:
+                self._unsure.add(kind)
         return placement
+
+    def surely_not(self, n: int) -> bool:
+        """Whether the node cannot take the pod: not only that a search found nothing before it came to its bound."""
+        if self.plan(n) is not None:
+            return False
+        return not self._unsure or likeness(self._cards, n, self._steps, empty=self._empty) not in self._unsure
 
 
 def candidates(cards: Cards, shapes: Shapes, steps: Sequence[Step], among: Bools | None = None) -> Bools:
@@ -101,7 +111,11 @@ def likeness(cards: Cards, n: int, steps: Sequence[Step], *, empty: bool = False
 
 
 def refusals(
-    cards: Cards, families: Mapping[str, Family], pod: PodRequest, among: Bools | None = None
+    cards: Cards,
+    families: Mapping[str, Family],
+    pod: PodRequest,
+    among: Bools | None = None,
+    preference: Ints | None = None,
 ) -> dict[str, Refusal]:
     """For each node that may be chosen and cannot take the pod as it is now: why.
 
@@ -121,14 +135,19 @@ def refusals(
     for n in np.flatnonzero(there & ~cards.in_service[: cards.width]).tolist():
         node = cards.node(n)
         found[node.name] = Refusal(code="NodeOutOfService", text=node.out_of_service, lasting=True)
-    if len({step.container for step in steps}) > 1:
-        found |= _together(cards, columns, pod, steps, found)
+    if len(steps) > 1:
+        found |= _together(cards, columns, pod, steps, found, preference)
         found |= _lasting(cards, pod, steps, found, lasting)
     return found
 
 
 def _together(
-    cards: Cards, columns: Ints, pod: PodRequest, steps: Sequence[Step], found: Mapping[str, Refusal]
+    cards: Cards,
+    columns: Ints,
+    pod: PodRequest,
+    steps: Sequence[Step],
+    found: Mapping[str, Refusal],
+    preference: Ints | None,
 ) -> dict[str, Refusal]:
     """Of nodes on which each container fits alone, those on which not all do together."""
     could = np.zeros(cards.width, np.bool_)
@@ -137,7 +156,7 @@ def _together(
     refusal = Refusal(
         code="AllocatedCardsInsufficientRequest", text="each container fits alone, but not all of them together"
     )
-    order = best_first(cards, could, pod.node_policy)
+    order = best_first(cards, could, pod.node_policy, preference)
     return {cards.names[n]: refusal for n in order if tried.plan(n) is None}
 
 
@@ -147,7 +166,7 @@ def _lasting(
     """The refusals that only seem to pass: another container is refused for good, or all never fit together."""
     tried = _Tried(cards, pod, steps, empty=True)
     passing = [name for name, refusal in found.items() if not refusal.lasting]
-    for_good = [name for name in passing if name in lasting or tried.plan(cards.index_of[name]) is None]
+    for_good = [name for name in passing if name in lasting or tried.surely_not(cards.index_of[name])]
     return {name: replace(found[name], lasting=True) for name in for_good}
 
 
@@ -217,4 +236,4 @@ def never_fits(cards: Cards, pod: PodRequest, among: Bools | None = None) -> boo
     for need in {step.need: None for step in steps}:
         could &= ever_usable(view, need) >= need.count
     tried = _Tried(cards, pod, steps, empty=True)
-    return all(tried.plan(n) is None for n in np.flatnonzero(could).tolist())
+    return all(tried.surely_not(n) for n in np.flatnonzero(could).tolist())

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cardwise.core.cards import Cards, View
+from cardwise.core.cards import Cards, Ints, View
 from cardwise.core.checks import CHECKS, LASTING, Need, card_memory_need_mib, fits, memory_need_mib, need_of
 from cardwise.core.model import (
     CardAllocation,
@@ -65,6 +65,8 @@ class Budget:
     """
 
     tries: int = 4000
+    cut_short: bool = False
+    """Whether the last search ended at a bound: then that nothing was found does not mean that there is nothing."""
 
 
 def plan(
@@ -93,12 +95,15 @@ def plan_on(
 ) -> Placement | None:
     """The same on a view of one node whose use is the caller's own; it is left as it was."""
     node = cards.node(n)
+    if budget:
+        budget.cut_short = False
     if not _enough(view, steps):
         return None
     search = _Search(view, node.links, pod, steps, max(1, min(MOST_TRIES, budget.tries)) if budget else MOST_TRIES)
     fitted = search.fill(0)
     if budget:
         budget.tries -= search.tries
+        budget.cut_short = not fitted and search.tries >= search.most_tries
     if not fitted:
         return None
     search.clear()
@@ -111,11 +116,11 @@ def _enough(view: View, steps: Sequence[Step]) -> bool:
     for step in steps:
         if step.kind is not ContainerKind.INIT:
             together[step.need] = together.get(step.need, 0) + step.need.count
-    return all(count == need.count or room(view, need) >= count for need, count in together.items())
+    return all(count == need.count or room(view, need)[0] >= count for need, count in together.items())
 
 
-def room(view: View, need: Need) -> int:
-    """At most how many times a card of one node's can be taken for this need, if nothing else takes any."""
+def room(view: View, need: Need) -> Ints:
+    """For each node, how many times a card of it can be taken for this need, if nothing else takes any."""
     times = view.slots_total - view.slots_used
     memory = memory_need_mib(need, view.memory_total_mib)
     times = np.minimum(times, (view.memory_total_mib - view.memory_used_mib) // memory)
@@ -123,7 +128,8 @@ def room(view: View, need: Need) -> int:
         times = np.minimum(times, (view.cores_total_percent - view.cores_used_percent) // need.cores_percent)
     if need.exclusive:
         times = np.minimum(times, 1)
-    return int(times[fits(view, need)].sum())
+    by_node: Ints = np.where(fits(view, need), times, 0).sum(axis=0)
+    return by_node
 
 
 def count_in(view: View, k: int | None, use: CardUse, sign: int = 1) -> None:

@@ -5,6 +5,7 @@ A large YAML list, as kubectl prints it, is read in pieces, so that the memory i
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml12
+
+from cardwise.sim import yaml_text
 
 PIECE_CHARACTERS = 2_000_000
 _LIST_HEAD = re.compile(r"\A(?:(?:apiVersion: v1|kind: List|---)\n)*items:\n(?=- )")
 _LIST_TAIL = re.compile(r"^(?!- |  |$)", re.MULTILINE)
+_KNOWN_TAIL = re.compile(r"(?:kind: List\n?|metadata:\n|  (?:resourceVersion|selfLink): .*\n?|\n)*\Z")
 _ITEM = re.compile(r"^- ", re.MULTILINE)
-_LINE = re.compile(r" at byte \d+ line (\d+) column (\d+)$")
 
 
 class InputError(ValueError):
@@ -41,10 +43,11 @@ def read_text(path: str) -> str:
     """A file's text; `-` is standard input. Raises InputError with the path and the reason."""
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return data.decode("utf-8-sig")
     except OSError as error:
         msg = f"{path}: {error.strerror or error}"
         raise InputError(msg) from error
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         msg = f"{path}, line {line}: is no UTF-8 text (byte 0x{data[error.start]:02x})"
@@ -57,60 +60,78 @@ def documents(path: str, text: str, progress: Progress = lambda _characters: Non
     `progress` is called with the number of characters done since the last call.
     """
     where = "standard input" if path == "-" else path
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            pass  # flow-style YAML, several JSON documents, or wrong: YAML is a superset, and its errors name the line
-        else:
-            yield from _items(where, [value])
-            progress(len(text))
-            return
     pieces = _pieces(text)
     if pieces is None:
-        yield from _items(where, _parse(where, text, 0))
+        values = _json(text) or _parse(where, text, 0)
+        yield from _items(where, values)
         progress(len(text))
         return
     number = 0
     for start, piece in pieces:
-        parsed = _parse(where, piece, text.count("\n", 0, start))
+        parsed = _parse(where, piece, text.count("\n", 0, start), checked=False)
         for item in parsed[0] if parsed else ():
             number += 1
-            yield Document(f"{where}, item {number}", item)
+            yield from _opened(f"{where}, item {number}", item)
         progress(len(piece))
+
+
+def _json(text: str) -> list[Any] | None:
+    """JSON values one after another, or None: then it is YAML, or wrong, and YAML's errors name the line."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return [msgspec.json.decode(text)]
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    values = []
+    rest = text.strip()
+    decoder = json.JSONDecoder()
+    while rest:
+        try:
+            value, end = decoder.raw_decode(rest)
+        except (ValueError, RecursionError):
+            return None
+        values.append(value)
+        rest = rest[end:].lstrip()
+    return values
 
 
 def _items(where: str, values: Sequence[Any]) -> Iterator[Document]:
     """The documents that say something, Lists opened."""
     said = [value for value in values if value is not None]
     for number, value in enumerate(said, 1):
-        place = where if len(said) == 1 else f"{where}, document {number}"
-        if isinstance(value, list) or (isinstance(value, dict) and _is_list(value)):
-            items = value if isinstance(value, list) else value.get("items") or []
-            yield from (Document(f"{place}, item {at}", item) for at, item in enumerate(items, 1))
-        else:
-            yield Document(place, value)
+        yield from _opened(where if len(said) == 1 else f"{where}, document {number}", value)
+
+
+def _opened(place: str, value: Any) -> Iterator[Document]:
+    if isinstance(value, list) or (isinstance(value, dict) and _is_list(value)):
+        for number, item in enumerate(value if isinstance(value, list) else _typed(value), 1):
+            yield from _opened(f"{place}, item {number}", item)
+    else:
+        yield Document(place, value)
+
+
+def _typed(value: dict[str, Any]) -> list[Any]:
+    """A List's items; those of a PodList are pods, though a raw API answer does not say it of each."""
+    kind = str(value.get("kind", "")).removesuffix("List")
+    known = {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}
+    return [known | item if isinstance(item, dict) else item for item in value.get("items") or []]
 
 
 def _is_list(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("items"), list | None) and str(value.get("kind", "")).endswith("List")
+    if "kind" not in value:
+        return isinstance(value.get("items"), list)
+    return isinstance(value.get("items"), list | None) and str(value["kind"]).endswith("List")
 
 
-def _parse(where: str, text: str, lines_before: int) -> list[Any]:
+def _parse(where: str, text: str, lines_before: int, *, checked: bool = True) -> list[Any]:
     try:
-        parsed: list[Any] = yaml12.parse_yaml(text, multi=True)
-    except ValueError as error:
-        raise InputError(_located(where, str(error), lines_before)) from error
-    return parsed
-
-
-def _located(where: str, error: str, lines_before: int) -> str:
-    what = error.removeprefix("YAML parse error: ")
-    match = _LINE.search(what)
-    if match is None:
-        return f"{where}: is no YAML: {what}"
-    line, column = int(match[1]) + lines_before, match[2]
-    return f"{where}, line {line}, column {column}: is no YAML: {what[: match.start()]}"
+        return yaml_text.parse(text, checked=checked)
+    except yaml_text.YamlError as error:
+        line = f", line {error.line + lines_before}" if error.line else ""
+        column = f", column {error.column}" if error.column else ""
+        msg = f"{where}{line}{column}: is no YAML: {error.what}"
+        raise InputError(msg) from error
 
 
 def _pieces(text: str) -> list[tuple[int, str]] | None:
@@ -122,7 +143,7 @@ def _pieces(text: str) -> list[tuple[int, str]] | None:
         return None
     tail = _LIST_TAIL.search(text, head.end())
     end = tail.start() if tail else len(text)
-    if "\n---" in text or "\n..." in text[:end]:
+    if not _KNOWN_TAIL.match(text, end):
         return None
     cuts = [head.end()]
     while cuts[-1] + PIECE_CHARACTERS < end:

@@ -46,7 +46,7 @@ class Explanation:
 
 def find_pod(snapshot: Snapshot, full_name: str) -> objects.Pod:
     """The pod of that namespace and name, workloads' pods included. Raises UnknownPodError."""
-    pods = {pod.full_name: pod for pod in (*expand(snapshot.workloads, []), *snapshot.pods)}
+    pods = {pod.full_name: pod for pod in (*expand(snapshot.workloads, snapshot.pods, []), *snapshot.pods)}
     if full_name in pods:
         return pods[full_name]
     like = get_close_matches(full_name, pods, n=1)
@@ -56,8 +56,9 @@ def find_pod(snapshot: Snapshot, full_name: str) -> objects.Pod:
 
 def explain(world: World, pod: objects.Pod) -> Explanation:
     """What holds for this pod in this world, other waiting pods left out of account."""
-    bound_to = "" if pod in world.waiting else pod.spec.node_name
-    subject = _unbound(pod) if bound_to else pod
+    waiting = pod in world.waiting
+    bound_to = "" if waiting or pod.ended else pod.spec.node_name
+    subject = pod if waiting else _unbound(pod)
     admission = admission_of(world, subject)
     if admission.outcome is Outcome.UNTOUCHED:
         text = f"pod {pod.full_name} asks for no card: kube-scheduler places it alone"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, verdicts
+from cardwise.core.checks import CHECKS, FITS, verdicts
 from cardwise.core.model import Placement, Refusal
 from cardwise.core.plan import steps_of
 from cardwise.core.scene import Scene
@@ -178,7 +178,7 @@ def why(scene: Scene, *, detailed: bool) -> tuple[str, tuple[NodeReason | None, 
     """One sentence about why no node takes the pod, and (detailed) each node's own."""
     cards = scene.cluster.cards
     allowed = scene.allowed()
-    by_cards = scene.cluster.refusals(scene.pod, allowed)
+    by_cards = scene.cluster.refusals(scene.pod, allowed, scene.preference())
     by_rules: dict[int, tuple[Refusal, ...]] = {}
     for n in np.flatnonzero(~allowed).tolist():
         if not detailed and len(by_rules) >= MOST_SAMPLED:
@@ -229,7 +229,7 @@ def _details(
         elif name in by_cards:
             refusal = by_cards[name]
             rows = tables[first.get(refusal.container, steps[0].container)][n]
-            codes = tuple(CHECKS[row].code if 0 <= row < FITS else "" for row in rows if row != NOT_ASKED)
+            codes = tuple(CHECKS[row].code if 0 <= row < FITS else "" for row in rows[: len(cards.node(n).cards)])
             reason = NodeReason(_named(scene, refusal), codes)
         else:
             found.append(None)

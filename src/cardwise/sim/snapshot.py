@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,23 +11,24 @@ import msgspec
 
 from cardwise.sim.documents import Document, InputError, Progress, documents, read_text
 from cardwise.wire import objects
+from cardwise.wire.errors import shown
 
-WORKLOADS: dict[str, type[objects.Workload | objects.CronJob]] = {
-    "Deployment": objects.Workload,
-    "StatefulSet": objects.Workload,
-    "ReplicaSet": objects.Workload,
-    "ReplicationController": objects.Workload,
-    "Job": objects.Workload,
-    "CronJob": objects.CronJob,
-    "DaemonSet": objects.Workload,
+_KINDS: dict[tuple[str, str], type[msgspec.Struct]] = {
+    ("", "Node"): objects.Node,
+    ("", "Pod"): objects.Pod,
+    ("", "Namespace"): objects.Namespace,
+    ("", "ReplicationController"): objects.Workload,
+    ("apps", "Deployment"): objects.Workload,
+    ("apps", "StatefulSet"): objects.Workload,
+    ("apps", "ReplicaSet"): objects.Workload,
+    ("apps", "DaemonSet"): objects.Workload,
+    ("batch", "Job"): objects.Workload,
+    ("batch", "CronJob"): objects.CronJob,
 }
-_KINDS: dict[str, type[msgspec.Struct]] = {
-    "Node": objects.Node,
-    "Pod": objects.Pod,
-    "Namespace": objects.Namespace,
-    **WORKLOADS,
-}
-MOST_SHOWN = 80
+"""What is read, by API group and kind: another group's Node is no Node."""
+_NEVER_NULL = ("limits", "requests", "allocatable", "capacity", "overhead", "annotations", "nodeSelector")
+"""Maps in which a null is no left-out value but a slip: it would make a request or a wish disappear."""
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 @dataclass(slots=True)
@@ -42,20 +44,22 @@ class Snapshot:
     errors: list[str] = field(default_factory=list)
     skipped: int = 0
     _seen: set[tuple[str, str, str]] = field(default_factory=set)
+    _uids: set[str] = field(default_factory=set)
 
     def add(self, document: Document) -> None:
         """Take one document in: an object we read, one we do not, or none at all."""
         value = document.value
         kind = value.get("kind") if isinstance(value, dict) else None
-        if not isinstance(kind, str) or not isinstance(value.get("apiVersion"), str):
+        version = value.get("apiVersion") if isinstance(value, dict) else None
+        if not isinstance(kind, str) or not isinstance(version, str):
             self.skipped += 1
             self.warnings.append(f"{document.where}: is no Kubernetes object (no apiVersion and kind), skipped")
-        elif kind in _KINDS:
-            self._decode(document.where, kind, value)
+        elif known := _KINDS.get((version.rpartition("/")[0], kind)):
+            self._decode(document.where, kind, known, value)
 
-    def _decode(self, where: str, kind: str, value: dict[str, Any]) -> None:
+    def _decode(self, where: str, kind: str, known: type[msgspec.Struct], value: dict[str, Any]) -> None:
         try:
-            decoded = msgspec.convert(value, _KINDS[kind])
+            decoded = _converted(value, known)
         except (msgspec.ValidationError, UnicodeError) as error:
             self.errors.append(f"{where}: {kind} {_called(value)}: {error}")
             return
@@ -64,15 +68,27 @@ class Snapshot:
             meta.namespace = self.namespace
         if not meta.name and meta.generate_name:
             meta.name = f"{meta.generate_name}{len(self._seen)}"
-        if not meta.name:
-            self.errors.append(f"{where}: {kind} has no metadata.name")
+        if fault := _name_fault(meta):
+            self.errors.append(f"{where}: {kind} {fault}")
             return
         key = (kind, meta.namespace, meta.name)
         if key in self._seen:
             self.warnings.append(f"{where}: {kind} {'/'.join(filter(None, key[1:]))} is there twice, the first counts")
             return
         self._seen.add(key)
+        self._tell_apart(where, kind, meta)
         self._keep(kind, decoded)
+
+    def _tell_apart(self, where: str, kind: str, meta: objects.Meta) -> None:
+        """A copy of a pod under another name brings the first one's uid along; each must hold for itself."""
+        if kind != "Pod" or not meta.uid:
+            return
+        if meta.uid in self._uids:
+            self.warnings.append(
+                f"{where}: Pod {meta.namespace}/{meta.name} has the uid of another pod, which is ignored"
+            )
+            meta.uid = ""
+        self._uids.add(meta.uid)
 
     def _keep(self, kind: str, decoded: Any) -> None:
         if kind == "Node":
@@ -85,10 +101,36 @@ class Snapshot:
             self.workloads.append((kind, decoded))
 
 
+def _converted(value: dict[str, Any], known: type[msgspec.Struct]) -> msgspec.Struct:
+    """The object, typed. Null means left out, as to the API server; that is rare enough to be the second try."""
+    try:
+        return msgspec.convert(value, known)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(value), known)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: each for key, each in value.items() if each is not None}
+        return {key: each if key in _NEVER_NULL else _without_nulls(each) for key, each in kept.items()}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value
+
+
+def _name_fault(meta: objects.Meta) -> str:
+    if not meta.name:
+        return "has no metadata.name"
+    for key, name in (("name", meta.name), ("namespace", meta.namespace)):
+        if name and not _NAME.fullmatch(name):
+            return f"metadata.{key} is {shown(name)}, must be small letters, digits, - and ."
+    return ""
+
+
 def _called(value: dict[str, Any]) -> str:
     meta = value.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
-    return str(name)[:MOST_SHOWN] if name else "(no name)"
+    return shown(name) if isinstance(name, str | int) and name != "" else "(no name)"
 
 
 def load(paths: Iterable[str], namespace: str = "default", progress: Progress = lambda _done: None) -> Snapshot:

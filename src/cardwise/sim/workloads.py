@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count, islice
 
 import msgspec
 
@@ -13,10 +14,16 @@ _ASKING = (names.NODE_POLICY, names.CARD_POLICY, names.SCORING_WEIGHTS)
 
 
 def expand(
-    workloads: Iterable[tuple[str, objects.Workload | objects.CronJob]], warnings: list[str]
+    workloads: Iterable[tuple[str, objects.Workload | objects.CronJob]],
+    pods: Iterable[objects.Pod],
+    warnings: list[str],
 ) -> Iterator[objects.Pod]:
-    """Each workload's missing pods, named after it and numbered. What its own controller owns is left to that one."""
+    """Each workload's missing pods, named after it and numbered, past the names of `pods`, which are there already.
+
+    What its own controller owns is left to that one.
+    """
     workloads = list(workloads)
+    taken = {pod.full_name for pod in pods}
     known = {(kind, workload.metadata.namespace, workload.metadata.name) for kind, workload in workloads}
     for kind, workload in workloads:
         meta = workload.metadata
@@ -33,7 +40,16 @@ def expand(
         missing = _missing(kind, workload, spec)
         if missing > MOST_PODS:
             warnings.append(f"{kind} {meta.namespace}/{meta.name}: asks for {missing} pods, {MOST_PODS} are simulated")
-        yield from (_pod(meta, spec.template, spec.template.spec, number) for number in range(min(missing, MOST_PODS)))
+        for name in islice(_free_names(meta, taken), min(missing, MOST_PODS)):
+            yield _pod(meta, name, spec.template, spec.template.spec)
+
+
+def _free_names(meta: objects.Meta, taken: set[str]) -> Iterator[str]:
+    for number in count():
+        name = f"{meta.name}-{number}"
+        if f"{meta.namespace}/{name}" not in taken:
+            taken.add(f"{meta.namespace}/{name}")
+            yield name
 
 
 def _misplaced(kind: str, meta: objects.Meta, template: objects.PodTemplate) -> Iterator[str]:
@@ -49,25 +65,24 @@ def _misplaced(kind: str, meta: objects.Meta, template: objects.PodTemplate) -> 
 def _missing(kind: str, workload: objects.Workload | objects.CronJob, spec: objects.WorkloadSpec) -> int:
     if spec.suspend or (isinstance(workload, objects.CronJob) and workload.spec.suspend):
         return 0
-    if kind in ("Job", "CronJob"):
-        wanted = 1 if spec.parallelism is None else spec.parallelism
-        if spec.completions is not None:
-            wanted = min(wanted, spec.completions)
-    else:
-        wanted = 1 if spec.replicas is None else spec.replicas
-    return max(0, wanted - _made(workload))
+    made = objects.WorkloadStatus() if isinstance(workload, objects.CronJob) else workload.status
+    made = made or objects.WorkloadStatus()
+    if kind not in ("Job", "CronJob"):
+        return max(0, _given(spec.replicas) - max(0, made.replicas))
+    wanted = _given(spec.parallelism)
+    if spec.completions is not None:
+        wanted = min(wanted, spec.completions - max(0, made.succeeded))
+    return max(0, wanted - max(0, made.active))
 
 
-def _made(workload: objects.Workload | objects.CronJob) -> int:
-    if isinstance(workload, objects.CronJob) or workload.status is None:
-        return 0
-    return max(0, workload.status.replicas + workload.status.active + workload.status.succeeded)
+def _given(number: int | None) -> int:
+    return 1 if number is None else number
 
 
-def _pod(meta: objects.Meta, template: objects.PodTemplate, spec: objects.PodSpec, number: int) -> objects.Pod:
+def _pod(meta: objects.Meta, name: str, template: objects.PodTemplate, spec: objects.PodSpec) -> objects.Pod:
     of_template = template.metadata or objects.Meta()
     pod_meta = objects.Meta(
-        name=f"{meta.name}-{number}",
+        name=name,
         namespace=meta.namespace,
         creation_timestamp=meta.creation_timestamp,
         labels=of_template.labels,

@@ -47,7 +47,7 @@ class World:
 def build(snapshot: Snapshot, rules: Rules) -> World:
     """The world that a snapshot shows; what is odd in it is in the world's warnings."""
     warnings = list(snapshot.warnings)
-    pods = [*snapshot.pods, *expand(snapshot.workloads, warnings)]
+    pods = [*snapshot.pods, *expand(snapshot.workloads, snapshot.pods, warnings)]
     bound = [pod for pod in pods if pod.spec.node_name and not pod.ended and _was_bound(pod)]
     holds, unreadable = _holds(bound, rules, warnings)
     nodes = _nodes(snapshot.nodes, rules, unreadable, warnings)

@@ -8,7 +8,7 @@ from functools import partial
 from cardwise.core.checks import CHECKS
 from cardwise.core.model import CardRequest, Selection
 from cardwise.core.plan import steps_of
-from goldens.fixture import ANY, Golden, InUse, cluster_of, each, each_model, gpu, pod_of, select, want
+from hami.fixture import ANY, Golden, InUse, cluster_of, each, each_model, gpu, pod_of, select, want
 
 MEMORY, CORE, UUID = "CardInsufficientMemory", "CardInsufficientCore", "CardUuidMismatch"
 SLOTS, TYPE, HEALTH = "CardTimeSlicingExhausted", "CardTypeMismatch", "CardNotHealth"

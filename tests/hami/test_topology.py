@@ -13,7 +13,7 @@ import pytest
 
 from cardwise.core.model import Links
 from cardwise.core.topology import linked_set, linked_sets
-from goldens.fixture import Golden, InUse, cluster_of, each, each_model, gpu, outcome, pod_of, want
+from hami.fixture import Golden, InUse, cluster_of, each, each_model, gpu, outcome, pod_of, want
 
 Pairs = Mapping[str, int]
 """Link scores by pairs of one-letter cards; a pair that is left out has the score under ""."""

@@ -19,7 +19,7 @@ from cardwise.core.place import best_first
 from cardwise.core.policy import card_order, card_scores
 from cardwise.wire.errors import WireError
 from cardwise.wire.policies import card_policy, scoring_weights
-from goldens.fixture import (
+from hami.fixture import (
     ANY,
     SCORED_AS_IS,
     TIES,

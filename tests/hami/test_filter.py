@@ -17,7 +17,7 @@ from cardwise.core.model import (
     PodRequest,
 )
 from cardwise.core.peak import peak_use
-from goldens.fixture import TIES, Golden, InUse, cluster_of, each, each_model, gpu, outcome, pod_of, want
+from hami.fixture import TIES, Golden, InUse, cluster_of, each, each_model, gpu, outcome, pod_of, want
 
 Winner = tuple[str, ...]
 """A node's name, then the cards of all containers."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from cardwise.core.family import Asked, Family, ask
 from cardwise.wire.families import NVIDIA
 from cardwise.wire.quantity import parse_quantity
-from goldens.fixture import Golden, cluster_of, each, each_model, gpu, pod_of, reasons
+from hami.fixture import Golden, cluster_of, each, each_model, gpu, pod_of, reasons
 
 Amounts = Mapping[str, str]
 Request = tuple[int, int, int, int] | str

@@ -7,7 +7,7 @@ from functools import partial
 
 from cardwise.core.model import CardRequest, Selection
 from cardwise.wire.lists import comma_list
-from goldens.fixture import (
+from hami.fixture import (
     ANY,
     TIES,
     Golden,
