@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench controlplane clean
 
 demo: $(READY)  ## the main job on the examples (exit code 1 of a command says that a pod waits, as one here does)
 	$(BIN)/cardwise simulate examples/cluster.yaml || [ $$? -eq 1 ]
@@ -28,6 +28,9 @@ format: $(READY)
 
 bench: $(READY)  ## figures; BENCH_JSON=FILE writes them, BENCH_QUICK=1 runs a small version
 	$(BIN)/python bench/run.py
+
+controlplane: $(READY)  ## build etcd, kube-apiserver and kube-scheduler for the tests, newest and oldest; once, with Go
+	$(BIN)/python tests/controlplane/build.py current oldest
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build
