@@ -363,3 +363,23 @@ def peak(placement: Placement) -> dict[str, CardUse]:
             holders=int(alone),
         )
     return found
+
+
+def has_room(node: Node, uses: Uses, placement: Placement) -> bool:
+    """Whether what a pod is to hold stays within the totals, with nobody beside a pod that holds a card alone."""
+    cards = {card.uuid: card for card in node.cards}
+    if placement.node != node.name or node.out_of_service:
+        return False
+    for uuid, use in peak(placement).items():
+        if uuid not in cards:
+            return False
+        used = uses.get((node.name, uuid), CardUse())
+        if used.holders or (use.holders and used.slots):
+            return False
+        if used.slots + use.slots > cards[uuid].slots:
+            return False
+        if used.memory_mib + use.memory_mib > cards[uuid].memory_mib:
+            return False
+        if used.cores_percent + use.cores_percent > cards[uuid].cores_percent:
+            return False
+    return True

@@ -12,13 +12,16 @@ from cardwise.core.checks import Need, need_of
 from cardwise.core.cluster import Cluster, Hold
 from cardwise.core.model import (
     Card,
+    CardAllocation,
     CardPolicy,
     CardRequest,
     CardUse,
+    ContainerAllocation,
     ContainerKind,
     ContainerRequest,
     Links,
     Node,
+    Placement,
     PodRequest,
     Selection,
     Weights,
@@ -230,6 +233,7 @@ TIGHT: dict[str, tuple[dict[str, int], ...]] = {
     "used slots": ({}, {"used slots": 1}, {"used slots": 2}),
     "used memory": ({}, {"used memory_mib": 5}, {"used memory_mib": 10}),
     "used compute": ({}, {"used cores_percent": 40}, {"used cores_percent": 60}),
+    "held": ({"used slots": 1}, {"used slots": 1, "used holders": 1}),
 }
 """In what the cards of a tight case differ: fields of `Card`, and of `CardUse` after "used"."""
 
@@ -260,7 +264,7 @@ def tight_cases(draw: st.DrawFn) -> Case:
             Hold(uid=f"u{index}", namespace="ml", name=f"r{index}", node="a", use={card.uuid: CardUse(**used)})
         )
     links = draw(st.just(()) | st.just(()) | links_between(len(own)))
-    node = Node(name="a", cards=tuple(own), links=links)
+    node = Node(name="a", cards=tuple(draw(st.permutations(own))), links=links)
     return Case(nodes=(node,), holds=tuple(running), pod=draw(tight_pods()))
 
 
@@ -288,6 +292,68 @@ def tight_pods(draw: st.DrawFn) -> PodRequest:
         containers=tuple(own),
         selections={"nvidia": Selection(one_numa=draw(st.booleans()))},
         card_policy=CardPolicy(
-            keys=(draw(st.sampled_from(("spread", "spread", "binpack", "numa"))),), linked=draw(st.booleans())
+            keys=draw(
+                st.sampled_from((("spread",), ("spread",), ("binpack",), ("numa", "binpack"), ("binpack", "numa")))
+            ),
+            linked=draw(st.booleans()),
         ),
     )
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One node with two cards, what runs there, and a pod that was to get these cards, some of them alone."""
+
+    node: Node
+    holds: tuple[Hold, ...]
+    pod: PodRequest
+    placement: Placement
+
+
+@st.composite
+def bindings(draw: st.DrawFn) -> Binding:
+    """Old decisions: the node or its use may be another by now, and the pod may take the place of one or two others."""
+    totals = st.builds(
+        Card,
+        uuid=st.just(""),
+        index=st.just(0),
+        family=st.just("nvidia"),
+        model=st.just(MODELS[0]),
+        slots=st.integers(1, 3),
+        memory_mib=st.just(20),
+        cores_percent=st.sampled_from((100, 200)),
+    )
+    node = Node(name="a", cards=tuple(replace(draw(totals), uuid=uuid, index=int(uuid[-1])) for uuid in UUIDS[:2]))
+    taken = st.builds(
+        CardAllocation,
+        family=st.just("nvidia"),
+        uuid=st.sampled_from((*UUIDS[:2] * 4, "GPU-gone")),
+        index=st.just(0),
+        memory_mib=st.sampled_from((1, 5, 10, 15, 20)),
+        cores_percent=st.sampled_from((0, 0, 10, 50, 100)),
+    )
+    own = [
+        ContainerAllocation(name=f"c{number}", kind=draw(kinds), cards=tuple(draw(st.lists(taken, max_size=1))))
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    modest = st.builds(
+        CardUse,
+        slots=st.just(1),
+        memory_mib=st.sampled_from((1, 5, 10, 15)),
+        cores_percent=st.sampled_from((0, 10, 50)),
+        holders=st.sampled_from((0, 0, 1)),
+    )
+    running = [
+        replace(
+            draw(holds(number)),
+            node=draw(st.sampled_from(("a", "a", "b"))),
+            use=draw(st.dictionaries(st.sampled_from(UUIDS[:2]), modest, min_size=1)),
+        )
+        for number in range(draw(st.integers(0, 2)))
+    ]
+    pod = PodRequest(
+        namespace="ml", name=f"running-{draw(st.integers(0, 4))}", uid=f"uid-{draw(st.integers(0, 4))}", containers=()
+    )
+    alone = draw(st.sampled_from((frozenset(), frozenset(), frozenset(UUIDS[:1]))))
+    where = draw(st.sampled_from(("a",) * 9 + ("gone",)))
+    return Binding(node, tuple(running), pod, Placement(node=where, containers=tuple(own), exclusive=alone))

@@ -163,7 +163,8 @@ def test_an_amount_of_another_type_loses_that_pod_with_an_error(amount: Any) -> 
     snapshot = Snapshot()
     snapshot.add(Document("pods.yaml", pod_object("p", gpu=amount)))
     assert snapshot.pods == []
-    assert "pods.yaml: Pod p: Expected `int | float | str`" in snapshot.errors[0]
+    assert "pods.yaml: Pod p: spec.containers[0].resources.limits.nvidia.com/gpu" in snapshot.errors[0]
+    assert "must be an amount" in snapshot.errors[0]
 
 
 def test_every_fault_of_a_pod_is_named_at_once() -> None:

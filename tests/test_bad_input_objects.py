@@ -61,20 +61,28 @@ LOST = [
         having(POD, "metadata.name", 5), "Pod 5: Expected `str`, got `int` - at `$.metadata.name`", id="name-5"
     ),
     pytest.param(
-        having(POD, "metadata.annotations", {"a": True}), "Pod bad: Expected `str`, got `bool`", id="annotation-true"
+        having(POD, "metadata.annotations", {"a": True}),
+        "Pod bad: metadata.annotations.a is true, must be a text",
+        id="annotation-true",
     ),
     pytest.param(
-        having(POD, "metadata.annotations", {"a": 5}), "Pod bad: Expected `str`, got `int`", id="annotation-5"
+        having(POD, "metadata.annotations", {"a": 5}),
+        "Pod bad: metadata.annotations.a is 5, must be a text",
+        id="annotation-5",
     ),
     pytest.param(
-        having(POD, "metadata.annotations", {"a": None}), "Pod bad: Expected `str`, got `null`", id="annotation-null"
+        having(POD, "metadata.annotations", {"a": None}),
+        "Pod bad: metadata.annotations.a is null, must be a text",
+        id="annotation-null",
     ),
     pytest.param(
         having(POD, "metadata.annotations", ["a"]),
         "Pod bad: Expected `object | null`, got `array`",
         id="annotation-list",
     ),
-    pytest.param(having(POD, "metadata.labels", {"a": 1}), "Pod bad: Expected `str`, got `int`", id="label-1"),
+    pytest.param(
+        having(POD, "metadata.labels", {"a": 1}), "Pod bad: metadata.labels.a is 1, must be a text", id="label-1"
+    ),
     pytest.param(having(POD, "spec", []), "Pod bad: Expected `object`, got `array` - at `$.spec`", id="spec-list"),
     pytest.param(
         having(POD, "spec.containers", {"a": 1}), "Pod bad: Expected `array | null`, got `object`", id="containers-map"

@@ -13,6 +13,7 @@ import pytest
 from builders import asks, card, cards_of, cluster, container, hold, node, pod
 from cardwise.core.cluster import Cluster
 from cardwise.core.model import (
+    Card,
     CardPolicy,
     CardRequest,
     CardUse,
@@ -311,6 +312,70 @@ def test_a_node_with_a_uuid_twice_cannot_be_made() -> None:
 def test_a_node_with_links_for_another_number_of_cards_cannot_be_made(size: int) -> None:
     with pytest.raises(ValueError, match="links"):
         node("a", *cards_of(3), links=all_linked(size))
+
+
+# -- second thoughts: the first container likes the card that the second cannot do without -----------------------------
+
+FIVE = asks(memory_mib=5)
+SECOND_THOUGHTS: dict[str, tuple[tuple[Card, Card], CardUse, CardRequest, CardRequest]] = {
+    "more memory": (
+        (card(0, memory_mib=25), card(1, memory_mib=20)),
+        CardUse(slots=1, memory_mib=5),
+        FIVE,
+        asks(memory_mib=16),
+    ),
+    "more compute": (
+        (card(0, memory_mib=20, cores_percent=150), card(1, memory_mib=20)),
+        CardUse(slots=1, cores_percent=40),
+        asks(memory_mib=5, cores_percent=50),
+        asks(memory_mib=5, cores_percent=70),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", SECOND_THOUGHTS)
+def test_a_pod_fits_by_the_one_thing_in_which_two_cards_differ(row: str) -> None:
+    cards, used, first, second = SECOND_THOUGHTS[row]
+    made = cluster(node("a", *cards))
+    busy = hold("busy", "a", "GPU-0", "GPU-1")
+    made.confirm(replace(busy, use=dict.fromkeys(("GPU-0", "GPU-1"), used)))
+    policy = CardPolicy(keys=("numa",))  # all are on one, so the first card stands first
+    found = made.place(pod("new", first, second, card_policy=policy))
+    assert uuids(found) == [["GPU-1"], ["GPU-0"]]
+
+
+BOUND = {"nvidia": Selection(one_numa=True)}
+
+
+def test_a_pod_fits_by_leaving_a_numa_node_whole() -> None:
+    made = cluster(node("a", card(0), card(1), card(2, numa=1)))
+    asking = pod("new", asks(memory_percent=60), asks(2, memory_percent=60), selections=BOUND)
+    assert uuids(made.place(asking)) == [["GPU-2"], ["GPU-0", "GPU-1"]]
+
+
+def links_of(size: int, scores: dict[tuple[int, int], int]) -> Links:
+    return tuple(tuple(scores.get((min(i, j), max(i, j)), 0) for j in range(size)) for i in range(size))
+
+
+def test_the_best_linked_set_of_all_numa_nodes_is_taken_then_the_second_best() -> None:
+    cards = (card(0, memory_mib=30), *(card(k, memory_mib=20, numa=k // 3) for k in range(1, 6)))
+    made = cluster(node("a", *cards, links=links_of(6, {(0, 1): 50, (1, 2): 20, (3, 4): 30})))
+    pair = asks(2, memory_mib=5)
+    assert uuids(made.place(pod("new", pair, selections=BOUND, card_policy=LINKED))) == [["GPU-0", "GPU-1"]]
+    both = pod("new", pair, asks(memory_mib=26), selections=BOUND, card_policy=LINKED)
+    assert uuids(made.place(both)) == [["GPU-3", "GPU-4"], ["GPU-0"]]
+
+
+def test_the_best_linked_set_may_stand_on_the_numa_node_of_the_worse_ranked_cards() -> None:
+    made = cluster(node("a", *(card(k, numa=k // 2) for k in range(4)), links=links_of(4, {(0, 1): 10, (2, 3): 50})))
+    asking = pod("new", asks(2, memory_mib=5), selections=BOUND, card_policy=LINKED)
+    assert uuids(made.place(asking)) == [["GPU-2", "GPU-3"]]
+
+
+def test_like_containers_that_each_hold_a_card_alone_get_one_each() -> None:
+    made = cluster(node("a", *cards_of(2)))
+    assert uuids(made.place(pod("two", asks(cores_percent=100), asks(cores_percent=100)))) == [["GPU-0"], ["GPU-1"]]
+    assert made.place(pod("three", *(asks(cores_percent=100) for _ in range(3)))) is None
 
 
 # -- a pod's own containers ------------------------------------------------------------------------------------------

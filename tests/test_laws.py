@@ -21,13 +21,13 @@ from hypothesis.stateful import (
 
 import oracle
 import strategies as some
-from builders import cluster
+from builders import card, cluster
 from cardwise.core import cards as cards_module
 from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, Need, fits, need_of, verdicts
 from cardwise.core.cluster import Cluster, Hold
 from cardwise.core.model import Card, CardUse, ContainerAllocation, Node, Placement, PodRequest, Selection
 from cardwise.core.peak import peak_use
-from cardwise.core.place import never_fits
+from cardwise.core.place import best_first, never_fits
 from cardwise.core.plan import MOST_TRIES
 from cardwise.core.shapes import usable
 from cardwise.core.topology import distinct_sets, linked_set, linked_sets
@@ -157,6 +157,27 @@ def _grown(nodes: tuple[Node, ...], what: str, data: st.DataObject) -> tuple[Nod
     return (*nodes[:at], node, *nodes[at + 1 :])
 
 
+@half
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 1), st.booleans()), max_size=14), st.data())
+def test_nodes_are_tried_by_preference_then_policy_then_name(
+    drawn: list[tuple[int, int, bool]], data: st.DataObject
+) -> None:
+    names = data.draw(st.permutations([f"n-{number:02}" for number in range(len(drawn))]))
+    policy = data.draw(st.sampled_from(("binpack", "spread")))
+    made = cluster(*(Node(name=name, cards=(card(memory_mib=2),)) for name in names))
+    for name, (used, _wish, _could) in zip(names, drawn, strict=True):
+        made.confirm(Hold(uid=name, namespace="ml", name=name, node=name, use={"GPU-0": CardUse(memory_mib=used)}))
+    could = np.array([one[2] for one in drawn], np.bool_)
+    wishes = np.array([one[1] for one in drawn], np.int64)
+    found = [names[n] for n in best_first(made.cards, could, policy, wishes)]
+    keys = {
+        name: (-wish, -used if policy == "binpack" else used, name)
+        for name, (used, wish, could_it) in zip(names, drawn, strict=True)
+        if could_it
+    }
+    assert found == sorted(keys, key=lambda name: keys[name])
+
+
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +270,22 @@ def test_the_linked_set_is_the_best_of_all_sets(
 # -- books ---------------------------------------------------------------------------------------------------------
 
 
+@given(some.bindings())
+def test_a_reservation_is_granted_exactly_where_there_is_room_without_those_it_replaces(case: some.Binding) -> None:
+    made = cluster(case.node)
+    for hold in case.holds:
+        made.confirm(hold)
+    before = dict(made.holds)
+    others = [h for h in case.holds if h.uid != case.pod.uid and h.name != case.pod.name]
+    room = oracle.has_room(case.node, oracle.in_use((h.node, h.use) for h in others), case.placement)
+    assert (made.reserve(case.pod, case.placement) is None) is room
+    if room:
+        assert set(made.holds) == {case.pod.uid, *(hold.uid for hold in others)}
+        assert made.holds[case.pod.uid].use == oracle.peak(case.placement)
+    else:
+        assert made.holds == before
+
+
 class Books(RuleBasedStateMachine):
     """A cluster under facts in any order, beside plain books of the same: which nodes there are, and who holds what."""
 
@@ -316,24 +353,15 @@ class Books(RuleBasedStateMachine):
         refusal = self.cluster.reserve(pod, placement)
         assert not (decided and refusal), "what place decides can be reserved"
         if refusal is None:
-            use = oracle.peak(placement)
-            self.nothing_is_exceeded(pod, placement, use)
-            self.keep(pod.uid, pod.name, placement.node, use)
+            self.nothing_is_exceeded(pod, placement)
+            self.keep(pod.uid, pod.name, placement.node, oracle.peak(placement))
         else:
             assert self.holds.get(pod.uid) == before
 
-    def nothing_is_exceeded(self, pod: PodRequest, placement: Placement, use: Mapping[str, CardUse]) -> None:
-        """No sum over all holds goes beyond a total, and nobody sits on a card that is held alone."""
-        self.holds.pop(pod.uid, None)
-        others = self.uses()
-        cards = {card.uuid: card for card in self.nodes[placement.node].cards}
-        for uuid, one in use.items():
-            used = others.get((placement.node, uuid), CardUse())
-            assert used.slots + one.slots <= cards[uuid].slots
-            assert used.memory_mib + one.memory_mib <= cards[uuid].memory_mib
-            assert used.cores_percent + one.cores_percent <= cards[uuid].cores_percent
-            assert not used.holders
-            assert not (one.holders and used.slots)
+    def nothing_is_exceeded(self, pod: PodRequest, placement: Placement) -> None:
+        """No sum over all other holds goes beyond a total, and nobody sits on a card that is held alone."""
+        self.holds = {uid: held for uid, held in self.holds.items() if uid != pod.uid and held[0] != pod.name}
+        assert oracle.has_room(self.nodes[placement.node], self.uses(), placement)
 
     @invariant()
     def columns_are_what_the_holds_add_up_to(self) -> None:
@@ -370,34 +398,18 @@ class Counts(Books):
         lambda drawn: [*drawn, Need(family="nvidia", count=1, memory_mib=1)]  # one that most cards fit
     )
 
-    @initialize(many=st.booleans())
-    def start(self, many: bool) -> None:
-        if many:
-            self.add_many()
+    may_grow = False
 
-    def add_many(self) -> None:
-        """More nodes than there was room for at first."""
-        for number in range(70):
-            node = Node(
-                name=f"more-{number}",
-                cards=(
-                    Card(
-                        uuid="G",
-                        index=0,
-                        family="nvidia",
-                        model="NVIDIA A10",
-                        slots=2,
-                        memory_mib=20,
-                        cores_percent=100,
-                    ),
-                ),
-            )
-            self.set_node(node)
+    @initialize(may_grow=st.sampled_from((False, False, False, True)))
+    def start(self, may_grow: bool) -> None:
+        self.may_grow = may_grow
 
-    @precondition(lambda self: "more-0" not in self.nodes)
+    @precondition(lambda self: self.may_grow and "more-0" not in self.nodes)
     @rule()
     def grow(self) -> None:
-        self.add_many()
+        """More nodes than there was room for at first; the journal keeps more changes then."""
+        for number in range(70):
+            self.set_node(Node(name=f"more-{number}", cards=(card(memory_mib=20),)))
 
     @rule(node=st.sampled_from(some.NODES).flatmap(some.nodes), times=st.integers(8, 20))
     def change_often(self, node: Node, times: int) -> None:

@@ -57,7 +57,7 @@ def command(
     snapshot, world = options.read([*files, *more_files], namespace, options.rules(node_policy, gpu_policy))
     full_name = pod if "/" in pod else f"{namespace}/{pod}"
     try:
-        found = explain(world, find_pod(snapshot, full_name))
+        found = explain(world, find_pod(world, snapshot, full_name))
     except UnknownPodError as error:
         options.say(snapshot, [])
         raise click.BadParameter(str(error), param_hint="NAMESPACE/POD") from error
@@ -67,7 +67,7 @@ def command(
     else:
         whole = as_object(found)
         click.echo(yaml12.format_yaml(whole) if form == "yaml" else msgspec.json.format(msgspec.json.encode(whole)))
-    well = found.fits or bool(found.bound_to)
+    well = found.fits or found.state == "runs"
     sys.exit(options.BAD_INPUT if snapshot.errors else options.ALL_WELL if well else options.SOME_PENDING)
 
 
@@ -78,6 +78,7 @@ def as_object(found: Explanation) -> dict[str, Any]:
         "fits": found.fits,
         "never_fits": found.never_fits,
         "reason": found.reason,
+        "state": found.state,
         "bound_to": found.bound_to,
         "node": found.placement.node if found.placement else "",
         "nearest": found.nearest.node if found.nearest else "",
@@ -106,12 +107,12 @@ def _print_text(found: Explanation, most: int) -> None:
     if found.request is None:
         return
     _line(f"asks: {_asks(found.request)}")
-    if not found.fits:
+    if found.nearest:
         _print_nodes(found, most)
-        if found.nearest:
-            _line(f"\nnearest: {found.nearest.node} ({found.nearest.reason})")
+        _line(f"\nnearest: {found.nearest.node} ({found.nearest.reason})")
         _print_changes(found)
-    _line(f"\nmore pods of this shape that fit now: {found.headroom}")
+    included = ", this one included" if found.state == "waits" and found.headroom else ""
+    _line(f"\npods of this shape that fit now: {found.headroom}{included}")
 
 
 def _line(text: str, *, bold: bool = False) -> None:
@@ -121,8 +122,9 @@ def _line(text: str, *, bold: bool = False) -> None:
 
 
 def _print_verdict(found: Explanation) -> None:
-    if found.bound_to:
-        _line(f"{found.pod} is on node {found.bound_to}; what follows is about another pod of its shape")
+    if found.state != "waits":
+        state = f"is on node {found.bound_to}" if found.state == "runs" else "has ended"
+        _line(f"{found.pod} {state}; what follows is about another pod of its shape")
     if found.placement:
         cards = [
             f"{container.name} on {card.index}: {card.uuid}"
@@ -132,10 +134,10 @@ def _print_verdict(found: Explanation) -> None:
         _line(f"{found.pod} fits: node {found.placement.node}, {', '.join(cards)}")
     elif found.fits:
         _line(found.reason)
-    elif found.never_fits and found.request:
-        _line(f"{found.pod} never fits: no pod's leaving would help")
-    elif found.never_fits:
+    elif found.nearest is None:
         _line(f"{found.pod} is not placed: {found.reason}")
+    elif found.never_fits:
+        _line(f"{found.pod} never fits: no pod's leaving would help")
     else:
         _line(f"{found.pod} does not fit now")
 
@@ -173,7 +175,7 @@ def _verdict(card: CardVerdict) -> str:
 
 def _print_changes(found: Explanation) -> None:
     if not found.changes:
-        _line("\nno single change of the request, and no pod's ending, would make it fit")
+        _line("\nno single change of what it asks of cards, and no single pod's ending, would make it fit")
         return
     _line("\nany one of these would make it fit:")
     for change in found.changes:

@@ -56,6 +56,12 @@ def policy_options(command: Command) -> Command:
     return command
 
 
+def file_option(command: Command) -> Command:
+    """`-f`, as often as one likes."""
+    text = "A snapshot or manifests; - is standard input."
+    return click.option("-f", "--file", "files", multiple=True, required=True, metavar="FILE", help=text)(command)
+
+
 def output_option(*forms: str) -> Callable[[Command], Command]:
     """`-o`, the first form being the default."""
     return click.option(
@@ -93,4 +99,5 @@ def say(snapshot: Snapshot, warnings: Sequence[str]) -> None:
     for warning in dict.fromkeys(warnings):
         click.echo(printable(f"warning: {warning}"), err=True)
     if snapshot.skipped:
-        click.echo(f"warning: {snapshot.skipped} documents were skipped", err=True)
+        documents = "document was" if snapshot.skipped == 1 else "documents were"
+        click.echo(f"warning: {snapshot.skipped} {documents} skipped", err=True)

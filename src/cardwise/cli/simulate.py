@@ -119,7 +119,8 @@ def _print_table(result: Result) -> None:
     if result.pending:
         click.secho("PENDING", bold=True)
         for pending in result.pending:
-            click.echo(printable(f"{pending.pod}: {pending.reason}"))
+            said = pending.reason.startswith(f"pod {pending.pod}")
+            click.echo(printable(pending.reason if said else f"{pending.pod}: {pending.reason}"))
         click.echo()
     total = len(result.placed) + len(result.pending)
     nodes = len({placed.placement.node for placed in result.placed})

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from cardwise.cli import options
-from cardwise.cli.table import Styled, print_table
+from cardwise.cli.table import Styled, print_table, printable
 from cardwise.core.model import CardPolicy
 from cardwise.sim.usage import CardUsage, NodeUsage, Sums, Usage, usage_of
 
@@ -74,18 +74,21 @@ def _print_table(found: Usage) -> None:
         *_bar(sums.memory_used_mib, sums.memory_total_mib, bars),
     )
     print_table(header, [*rows, last], right=frozenset(("SLOTS", "MEMORY", "CORES")))
+    for node in found.nodes:
+        if node.out_of_service:
+            click.echo(printable(f"{node.node} is out of service: {node.out_of_service}"))
 
 
 def _node_rows(node: NodeUsage, *, bars: bool) -> Iterator[tuple[str, ...]]:
-    """A row a card, the sum where there are several, and why the node takes no new pods if it does not."""
+    """A row a card, and the sum where there are several."""
     name, sums = node.node, node.sums
     for card in node.cards:
         yield name, *_row(card), *_bar(card.memory_used_mib, card.memory_total_mib, bars), " ".join(card.pods)
         name = ""
     if len(node.cards) > 1:
         yield "", "sum", "", *_sums(sums), *_bar(sums.memory_used_mib, sums.memory_total_mib, bars)
-    if node.out_of_service:
-        yield name, f"out of service: {node.out_of_service}"
+    if not node.cards:
+        yield name, "no cards"
 
 
 def _row(card: CardUsage) -> tuple[str, str, str, str, str]:

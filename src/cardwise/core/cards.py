@@ -335,6 +335,7 @@ def _in_order(node: Node) -> Node:
         links=permuted(node.links, order),
         cordoned=node.cordoned,
         out_of_service=node.out_of_service,
+        unreadable=node.unreadable,
     )
 
 

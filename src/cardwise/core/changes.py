@@ -46,7 +46,7 @@ def _smaller(scene: Scene) -> Iterator[Change]:
 Make = Callable[[int], CardRequest]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Size:
     """One amount of a request: what is asked now, the least that means anything, and the request with less of it."""
 
@@ -61,17 +61,15 @@ def _sizes(request: CardRequest, family: Family) -> Iterator[_Size]:
     # Cores that follow from the whole card are no longer asked once less than the whole card is.
     part = replace(request, cores_percent=family.default_cores_percent) if request.cores_by_default else request
     if request.memory_mib:
-        make: Make = lambda less: replace(part, memory_mib=less)  # noqa: E731
-        yield _Size(resource=family.memory_resource, unit=" MiB", now=request.memory_mib, least=1, make=make)
+        yield _Size(family.memory_resource, " MiB", request.memory_mib, 1, lambda less: replace(part, memory_mib=less))
     elif family.memory_percent_resource:
-        make = lambda less: replace(part, memory_percent=less)  # noqa: E731
-        yield _Size(resource=family.memory_percent_resource, unit=" %", now=request.memory_percent, least=1, make=make)
+        name = family.memory_percent_resource
+        yield _Size(name, " %", request.memory_percent, 1, lambda less: replace(part, memory_percent=less))
     if request.cores_percent and family.cores_resource:
-        make = lambda less: replace(request, cores_percent=less)  # noqa: E731
-        yield _Size(resource=family.cores_resource, unit=" %", now=request.cores_percent, least=0, make=make)
+        name = family.cores_resource
+        yield _Size(name, " %", request.cores_percent, 0, lambda less: replace(request, cores_percent=less))
     if request.count > 1:
-        make = lambda less: replace(request, count=less)  # noqa: E731
-        yield _Size(resource=family.count_resource, unit="", now=request.count, least=1, make=make)
+        yield _Size(family.count_resource, "", request.count, 1, lambda less: replace(request, count=less))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +169,12 @@ def wants(selection: Selection, model: str) -> bool:
 
 
 def _ending(scene: Scene, bound: Mapping[str, Mapping[str, int]]) -> Iterator[Change]:
-    """The pod with the smallest hold whose ending alone would make room."""
+    """The pod with the smallest hold whose ending alone would make room, or would put its node into service again."""
     cluster = scene.cluster
+    for node in filter(None, cluster.cards.nodes):
+        if len(node.unreadable) == 1 and scene.fits_cards_of(cluster.cards.index_of[node.name]):
+            yield Change(change=f"pod {node.unreadable[0]} ending", node=node.name)
+            return
     holds = sorted(
         cluster.holds.values(),
         key=lambda hold: (sum(use.memory_mib for use in hold.use.values()), len(hold.use), hold.full_name),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, CardState, verdicts
 from cardwise.core.model import Card, Refusal
 from cardwise.core.place import never_fits
-from cardwise.core.plan import Step, plan, steps_of
+from cardwise.core.plan import Step, steps_of
 from cardwise.core.scene import Scene
 
 
@@ -119,8 +119,3 @@ def never(scene: Scene) -> bool:
     for n in possible.nonzero()[0].tolist():
         possible[n] = not any(refusal.lasting for refusal in scene.rule_refusals(n))
     return never_fits(cards, scene.pod, possible)
-
-
-def fits_on(scene: Scene, n: int) -> bool:
-    """Whether the pod fits on this node now."""
-    return not scene.rule_refusals(n) and plan(scene.cluster.cards, n, scene.pod, steps_of(scene.pod)) is not None

@@ -14,6 +14,7 @@ from cardwise.core.model import MOST, WHOLE_CARD_CORES_PERCENT, CardRequest, Fau
 
 MIB = 1 << 20
 MOST_CARDS = 1024
+LOWEST_PRIORITY = 1
 BINARY_BYTES = frozenset(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
 DECIMAL_BYTES = frozenset(("M", "G", "T", "P", "E"))
 
@@ -64,9 +65,14 @@ class Family:
 
     @property
     def size_resources(self) -> tuple[str, ...]:
-        """The resources that say how much of a card; the API server knows no amounts of them on a node."""
+        """The resources that say how much of a card."""
         names = (self.memory_resource, self.memory_percent_resource, self.cores_resource)
         return tuple(name for name in names if name)
+
+    @property
+    def uncounted_resources(self) -> tuple[str, ...]:
+        """Resources of which no node has an amount: kube-scheduler must not count them."""
+        return (*self.size_resources, *((self.priority_resource,) if self.priority_resource else ()))
 
     @property
     def resources(self) -> frozenset[str]:
@@ -103,6 +109,7 @@ def ask(family: Family, limits: Mapping[str, Quantity]) -> Asked:
     memory = _memory_mib(given, family.memory_resource, family.memory_factor, faults)
     percent = _whole(given, family.memory_percent_resource, 100, faults)
     cores = _whole(given, family.cores_resource, WHOLE_CARD_CORES_PERCENT, faults)
+    _whole(limits, family.priority_resource, LOWEST_PRIORITY, faults)
     if not faults and count == 0 and any((memory, percent, cores)):
         size = next(given[name] for name in family.size_resources if name in given and given[name].value)
         name = next(name for name, quantity in given.items() if quantity is size)

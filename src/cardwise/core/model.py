@@ -68,6 +68,7 @@ class Node:
 
     `links` is a symmetric matrix of link scores in the order of `cards`, empty where nothing is known. `cordoned` are
     UUIDs that take no new pods. `out_of_service` says in one sentence why the whole node takes no new pods, or is empty.
+    `unreadable` are the pods (namespace/name) whose records cannot be read, if that is why: it ends when they do.
     Raises ValueError where a UUID stands twice, and for links of another number of cards.
     """
 
@@ -76,6 +77,7 @@ class Node:
     links: Links = ()
     cordoned: frozenset[str] = frozenset()
     out_of_service: str = ""
+    unreadable: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len({card.uuid for card in self.cards}) < len(self.cards):

@@ -134,7 +134,9 @@ def refusals(
         lasting.update(name for name, refusal in alone.items() if refusal.lasting)
     for n in np.flatnonzero(there & ~cards.in_service[: cards.width]).tolist():
         node = cards.node(n)
-        found[node.name] = Refusal(code="NodeOutOfService", text=node.out_of_service, lasting=True)
+        found[node.name] = Refusal(
+            code="NodeOutOfService", text=node.out_of_service, lasting=not node.unreadable or node.name in lasting
+        )
     if len(steps) > 1:
         found |= _together(cards, columns, pod, steps, found, preference)
         found |= _lasting(cards, pod, steps, found, lasting)
@@ -231,7 +233,10 @@ def _refusal(family: Family, need: Need, row: Sequence[int], container: str) -> 
 def never_fits(cards: Cards, pod: PodRequest, among: Bools | None = None) -> bool:
     """Whether the pod would not fit even if nothing ran on any of these nodes: no pod's leaving could help."""
     steps = steps_of(pod)
-    could = cards.in_service[: cards.width].copy() if among is None else cards.in_service[: cards.width] & among
+    # What a record that cannot be read keeps shut opens when its pod ends.
+    could = np.array([n is not None and (not n.out_of_service or bool(n.unreadable)) for n in cards.nodes], np.bool_)
+    if among is not None:
+        could &= among
     view = cards.view()
     for need in {step.need: None for step in steps}:
         could &= ever_usable(view, need) >= need.count

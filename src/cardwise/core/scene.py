@@ -62,6 +62,10 @@ class Scene:
             return None
         return plan(self.cluster.cards, n, self.pod, steps_of(self.pod), freed=self.cluster.holds[uid].use)
 
+    def fits_cards_of(self, n: int) -> bool:
+        """Whether the pod fits on this node now, were it in service."""
+        return not self.rule_refusals(n) and plan(self.cluster.cards, n, self.pod, steps_of(self.pod)) is not None
+
     def rule_refusals(self, n: int) -> tuple[Refusal, ...]:
         """What kube-scheduler's own rules say against a node."""
         return self.table.refusals(self.rules, self.requests(), n)

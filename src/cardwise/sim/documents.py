@@ -21,6 +21,7 @@ PIECE_CHARACTERS = 2_000_000
 _LIST_HEAD = re.compile(r"\A(?:(?:apiVersion: v1|kind: List|---)\n)*items:\n(?=- )")
 _LIST_TAIL = re.compile(r"^(?!- |  |$)", re.MULTILINE)
 _KNOWN_TAIL = re.compile(r"(?:kind: List\n?|metadata:\n|  (?:resourceVersion|selfLink): .*\n?|\n)*\Z")
+_MARK = re.compile(r"^---(?=\s)", re.MULTILINE)
 _ITEM = re.compile(r"^- ", re.MULTILINE)
 
 
@@ -54,25 +55,48 @@ def read_text(path: str) -> str:
         raise InputError(msg) from error
 
 
-def documents(path: str, text: str, progress: Progress = lambda _characters: None) -> Iterator[Document]:
-    """Every object in a text, the items of Lists one by one. Raises InputError where the text is neither YAML nor JSON.
+def documents(path: str, text: str, progress: Progress = lambda _characters: None) -> Iterator[Document | InputError]:
+    """Every object in a text, the items of Lists one by one, and an InputError for each document that cannot be parsed.
 
     `progress` is called with the number of characters done since the last call.
     """
     where = "standard input" if path == "-" else path
     pieces = _pieces(text)
     if pieces is None:
-        values = _json(text) or _parse(where, text, 0)
-        yield from _items(where, values)
+        yield from _whole(where, text)
         progress(len(text))
         return
     number = 0
     for start, piece in pieces:
-        parsed = _parse(where, piece, text.count("\n", 0, start), checked=False)
+        try:
+            parsed = _parse(where, piece, text.count("\n", 0, start), checked=False)
+        except InputError as error:
+            yield error
+            continue
         for item in parsed[0] if parsed else ():
             number += 1
             yield from _opened(f"{where}, item {number}", item)
         progress(len(piece))
+
+
+def _whole(where: str, text: str) -> Iterator[Document | InputError]:
+    """All of a text; where it cannot be parsed as a whole, one YAML document after another, so that the good ones count."""
+    try:
+        yield from _items(where, _json(text) or _parse(where, text, 0))
+        return
+    except InputError as error:
+        marks = [match.start() for match in _MARK.finditer(text)]
+        if not marks:
+            yield error
+            return
+    starts = sorted({0, *marks})
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True), 1):
+        try:
+            parsed = _parse(where, text[start:end], text.count("\n", 0, start))
+        except InputError as error:
+            yield error
+        else:
+            yield from _items(f"{where}, document {number}", parsed)
 
 
 def _json(text: str) -> list[Any] | None:
@@ -88,10 +112,10 @@ def _json(text: str) -> list[Any] | None:
     decoder = json.JSONDecoder()
     while rest:
         try:
-            value, end = decoder.raw_decode(rest)
+            _value, end = decoder.raw_decode(rest)
+            values.append(msgspec.json.decode(rest[:end]))  # stricter: no halves of characters
         except (ValueError, RecursionError):
             return None
-        values.append(value)
         rest = rest[end:].lstrip()
     return values
 

@@ -10,12 +10,11 @@ from cardwise.core.explain import NodeVerdict, nearest_miss, never, node_verdict
 from cardwise.core.headroom import headroom
 from cardwise.core.model import Placement, PodRequest
 from cardwise.scheduler.admission import Outcome
-from cardwise.sim.simulate import admission_of, scene_of, why
+from cardwise.sim.question import question
+from cardwise.sim.simulate import why
 from cardwise.sim.snapshot import Snapshot
-from cardwise.sim.workloads import expand
 from cardwise.sim.world import World
 from cardwise.wire import objects
-from cardwise.wire.errors import WireError
 
 
 class UnknownPodError(LookupError):
@@ -26,14 +25,16 @@ class UnknownPodError(LookupError):
 class Explanation:
     """All that `explain` knows of one pod.
 
-    `reason` is empty where the pod fits or runs. `bound_to` is the node of a pod that is bound already; its request is
-    then judged as another pod of the same shape would be. `headroom` counts how many more of its shape fit now.
+    `reason` says why it is not placed now; it is empty where it fits. `state` is `waits`, `runs` or `ended`: one that no
+    longer waits is judged as another pod of its shape would be, and `bound_to` is its node if it runs. `headroom` counts
+    the pods of its shape that fit now, a waiting one itself included.
     """
 
     pod: str
     fits: bool
-    never_fits: bool
+    never_fits: bool = False
     reason: str = ""
+    state: str = "waits"
     bound_to: str = ""
     request: PodRequest | None = None
     placement: Placement | None = None
@@ -44,9 +45,9 @@ class Explanation:
     warnings: tuple[str, ...] = ()
 
 
-def find_pod(snapshot: Snapshot, full_name: str) -> objects.Pod:
+def find_pod(world: World, snapshot: Snapshot, full_name: str) -> objects.Pod:
     """The pod of that namespace and name, workloads' pods included. Raises UnknownPodError."""
-    pods = {pod.full_name: pod for pod in (*expand(snapshot.workloads, snapshot.pods, []), *snapshot.pods)}
+    pods = {pod.full_name: pod for pod in (*world.waiting, *snapshot.pods)}
     if full_name in pods:
         return pods[full_name]
     like = get_close_matches(full_name, pods, n=1)
@@ -56,42 +57,39 @@ def find_pod(snapshot: Snapshot, full_name: str) -> objects.Pod:
 
 def explain(world: World, pod: objects.Pod) -> Explanation:
     """What holds for this pod in this world, other waiting pods left out of account."""
-    waiting = pod in world.waiting
-    bound_to = "" if waiting or pod.ended else pod.spec.node_name
-    subject = pod if waiting else _unbound(pod)
-    admission = admission_of(world, subject)
-    if admission.outcome is Outcome.UNTOUCHED:
-        text = f"pod {pod.full_name} asks for no card: kube-scheduler places it alone"
-        return Explanation(pod=pod.full_name, fits=True, never_fits=False, reason=text, bound_to=bound_to)
-    try:
-        scene = None if admission.reason else scene_of(world, subject, admission)
-    except WireError as error:
-        return _refused(pod, bound_to, str(error), admission.warnings)
-    if scene is None:
-        return _refused(pod, bound_to, admission.reason, admission.warnings)
+    waiting = any(pod is each for each in world.waiting)
+    state = "waits" if waiting else "ended" if pod.ended else "runs"
+    bound_to = pod.spec.node_name if state == "runs" else ""
+    asked = question(world, pod if waiting else _unbound(pod))
+    if asked.scene is None:
+        untouched = asked.outcome is Outcome.UNTOUCHED
+        text = f"pod {pod.full_name} asks for no card: kube-scheduler places it alone" if untouched else asked.reason
+        return Explanation(
+            pod=pod.full_name,
+            fits=untouched,
+            never_fits=asked.outcome is Outcome.REFUSED,
+            reason=text,
+            state=state,
+            bound_to=bound_to,
+            warnings=asked.warnings,
+        )
+    scene = asked.scene
     placement = scene.place()
     nodes = node_verdicts(scene)
-    fits = placement is not None
     return Explanation(
         pod=pod.full_name,
-        fits=fits,
-        never_fits=not fits and never(scene),
-        reason="" if fits else why(scene, detailed=False)[0],
+        fits=placement is not None and not asked.waits_for,
+        never_fits=placement is None and never(scene),
+        reason=asked.waits_for or ("" if placement else why(scene, detailed=False)[0]),
+        state=state,
         bound_to=bound_to,
         request=scene.pod,
-        placement=placement,
+        placement=None if asked.waits_for else placement,
         nodes=nodes,
-        nearest=None if fits else nearest_miss(nodes),
-        changes=() if fits else changes(scene, world.bound),
+        nearest=nearest_miss(nodes) if placement is None else None,
+        changes=changes(scene, world.bound) if placement is None else (),
         headroom=headroom(scene),
-        warnings=admission.warnings,
-    )
-
-
-def _refused(pod: objects.Pod, bound_to: str, reason: str, warnings: tuple[str, ...]) -> Explanation:
-    """A pod that no state of the cluster would let in."""
-    return Explanation(
-        pod=pod.full_name, fits=False, never_fits=True, reason=reason, bound_to=bound_to, warnings=warnings
+        warnings=asked.warnings,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,11 +11,10 @@ from cardwise.core.checks import CHECKS, FITS, verdicts
 from cardwise.core.model import Placement, Refusal
 from cardwise.core.plan import steps_of
 from cardwise.core.scene import Scene
-from cardwise.scheduler.admission import Admission, Outcome, admit
+from cardwise.scheduler.admission import Outcome
+from cardwise.sim.question import question
 from cardwise.sim.world import World
 from cardwise.wire import objects
-from cardwise.wire.errors import WireError
-from cardwise.wire.rules import read_requests, read_rules
 
 MOST_SAMPLED = 200
 """Nodes asked for their own reason where only a summary is wanted and kube-scheduler's rules refuse many."""
@@ -61,32 +60,6 @@ class Result:
     unmanaged: int = 0
 
 
-def scene_of(world: World, pod: objects.Pod, admission: Admission) -> Scene:
-    """An admitted pod in front of the world. Raises WireError for an amount that is no quantity."""
-    if admission.request is None:
-        msg = f"pod {pod.full_name} asks for no card"
-        raise WireError(msg)
-    managed = frozenset(name for family in world.rules.families for name in family.resources)
-    return Scene(
-        cluster=world.cluster,
-        table=world.table,
-        pod=admission.request,
-        rules=read_rules(pod.spec),
-        amounts=read_requests(pod.spec, without=managed),
-    )
-
-
-def admission_of(world: World, pod: objects.Pod) -> Admission:
-    """What admission does with this pod here."""
-    return admit(
-        pod,
-        world.rules,
-        namespace_labels=world.namespaces.get(pod.namespace),
-        inventory=world.inventory,
-        created=not pod.metadata.uid,
-    )
-
-
 def simulate(
     world: World, *, detailed: bool = False, namespace: str | None = None, progress: Progress = lambda _done, _all: None
 ) -> Result:
@@ -114,27 +87,21 @@ class _Memory:
 
 
 def _one(world: World, pod: objects.Pod, result: Result, memory: _Memory, *, detailed: bool) -> None:
-    admission = admission_of(world, pod)
-    result.warnings += admission.warnings
-    if admission.outcome is Outcome.UNTOUCHED:
+    asked = question(world, pod)
+    result.warnings += asked.warnings
+    if asked.outcome is Outcome.UNTOUCHED:
         result.unmanaged += 1
         return
-    result.warnings += _unchecked(pod)
-    reason = admission.reason or _gated(pod)
+    reason = asked.reason or asked.waits_for
     nodes: tuple[NodeReason | None, ...] = ()
-    if not reason:
-        try:
-            scene = scene_of(world, pod, admission)
-        except WireError as error:
-            reason = f"pod {pod.full_name}: {error}"
-        else:
-            placement = scene.place()
-            if placement is not None:
-                _commit(world, scene, placement)
-                memory.version += 1
-                result.placed.append(Placed(pod=pod.full_name, namespace=pod.namespace, placement=placement))
-                return
-            reason, nodes = _remembered(scene, memory, detailed=detailed)
+    if asked.scene is not None and not reason:
+        placement = asked.scene.place()
+        if placement is not None:
+            _commit(world, asked.scene, placement)
+            memory.version += 1
+            result.placed.append(Placed(pod=pod.full_name, namespace=pod.namespace, placement=placement))
+            return
+        reason, nodes = _remembered(asked.scene, memory, detailed=detailed)
     result.pending.append(Pending(pod=pod.full_name, namespace=pod.namespace, reason=reason, nodes=nodes))
 
 
@@ -145,26 +112,6 @@ def _commit(world: World, scene: Scene, placement: Placement) -> None:
         raise AssertionError(msg)
     world.table.add_use(world.cluster.cards.index_of[placement.node], scene.requests())
     world.bound[scene.pod.uid] = scene.requests()
-
-
-def _gated(pod: objects.Pod) -> str:
-    gates = pod.spec.scheduling_gates
-    return f"waits for its scheduling gate {gates[0].name} to be removed" if gates else ""
-
-
-def _unchecked(pod: objects.Pod) -> Iterator[str]:
-    """Rules of kube-scheduler that are not applied here: the live answer may be stricter."""
-    spec, affinity = pod.spec, pod.spec.affinity or objects.Affinity()
-    rules = (
-        ("pod affinity", affinity.pod_affinity and affinity.pod_affinity.required),
-        ("pod anti-affinity", affinity.pod_anti_affinity and affinity.pod_anti_affinity.required),
-        (
-            "topology spread",
-            any(e.when_unsatisfiable == "DoNotSchedule" for e in spec.topology_spread_constraints or ()),
-        ),
-        ("host ports", any(port.host_port for each in spec.containers or () for port in each.ports or ())),
-    )
-    return (f"pod {pod.full_name}: {name} is not checked offline" for name, on in rules if on)
 
 
 def _remembered(scene: Scene, memory: _Memory, *, detailed: bool) -> tuple[str, tuple[NodeReason | None, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ _KINDS: dict[tuple[str, str], type[msgspec.Struct]] = {
 """What is read, by API group and kind: another group's Node is no Node."""
 _NEVER_NULL = ("limits", "requests", "allocatable", "capacity", "overhead", "annotations", "nodeSelector")
 """Maps in which a null is no left-out value but a slip: it would make a request or a wish disappear."""
+Key = tuple[str, str, str]
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -43,11 +44,18 @@ class Snapshot:
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     skipped: int = 0
-    _seen: set[tuple[str, str, str]] = field(default_factory=set)
+    _seen: dict[Key, int] = field(default_factory=dict)
     _uids: set[str] = field(default_factory=set)
 
-    def add(self, document: Document) -> None:
-        """Take one document in: an object we read, one we do not, or none at all."""
+    def place_of(self, kind: str, meta: objects.Meta) -> int:
+        """Where the object stands among all that were read."""
+        return self._seen[kind, meta.namespace, meta.name]
+
+    def add(self, document: Document | InputError) -> None:
+        """Take one document in: an object we read, one we do not, none at all, or what could not be parsed."""
+        if isinstance(document, InputError):
+            self.errors.append(str(document))
+            return
         value = document.value
         kind = value.get("kind") if isinstance(value, dict) else None
         version = value.get("apiVersion") if isinstance(value, dict) else None
@@ -61,7 +69,7 @@ class Snapshot:
         try:
             decoded = _converted(value, known)
         except (msgspec.ValidationError, UnicodeError) as error:
-            self.errors.append(f"{where}: {kind} {_called(value)}: {error}")
+            self.errors.append(f"{where}: {kind} {_called(value)}: {map_fault(value) or error}")
             return
         meta: objects.Meta = decoded.metadata  # type: ignore[attr-defined]
         if kind not in ("Node", "Namespace") and not meta.namespace:
@@ -75,7 +83,7 @@ class Snapshot:
         if key in self._seen:
             self.warnings.append(f"{where}: {kind} {'/'.join(filter(None, key[1:]))} is there twice, the first counts")
             return
-        self._seen.add(key)
+        self._seen[key] = len(self._seen)
         self._tell_apart(where, kind, meta)
         self._keep(kind, decoded)
 
@@ -118,6 +126,34 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+def map_fault(value: dict[str, Any]) -> str:
+    """The first entry of a map of texts or amounts that is neither, named by its key, which the decoder does not tell."""
+    for path, entries, kinds, must in _maps(value):
+        for key, entry in entries.items():
+            if not isinstance(entry, kinds) or isinstance(entry, bool):
+                return f"{path}.{shown(key)} is {shown(entry)}, must be {must}"
+    return ""
+
+
+def _maps(value: dict[str, Any]) -> Iterator[tuple[str, dict[Any, Any], tuple[type, ...], str]]:
+    for path, inner in _walk(value, ""):
+        name = path.rpartition(".")[2]
+        if name in ("annotations", "labels", "nodeSelector"):
+            yield path, inner, (str,), "a text (in quotation marks)"
+        elif name in ("limits", "requests", "allocatable", "capacity"):
+            yield path, inner, (str, int, float), "an amount"
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, dict[Any, Any]]]:
+    if isinstance(value, dict):
+        yield path, value
+        for key, each in value.items():
+            yield from _walk(each, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _walk(each, f"{path}[{number}]")
+
+
 def _name_fault(meta: objects.Meta) -> str:
     if not meta.name:
         return "has no metadata.name"
@@ -134,7 +170,7 @@ def _called(value: dict[str, Any]) -> str:
 
 
 def load(paths: Iterable[str], namespace: str = "default", progress: Progress = lambda _done: None) -> Snapshot:
-    """What these files hold (`-` is standard input). A file that cannot be read becomes an error of the snapshot.
+    """What these files hold (`-` is standard input). What cannot be read or parsed becomes an error of the snapshot.
 
     `namespace` is that of objects that name none. `progress` is called with the characters done since the last call.
     """

@@ -17,12 +17,13 @@ def expand(
     workloads: Iterable[tuple[str, objects.Workload | objects.CronJob]],
     pods: Iterable[objects.Pod],
     warnings: list[str],
-) -> Iterator[objects.Pod]:
-    """Each workload's missing pods, named after it and numbered, past the names of `pods`, which are there already.
+) -> Iterator[tuple[str, objects.Meta, objects.Pod]]:
+    """Kind and metadata of each workload with its missing pods, named after it and numbered.
 
+    Names of `pods`, which are there already, are passed over.
     What its own controller owns is left to that one.
     """
-    workloads = list(workloads)
+    workloads, pods = list(workloads), list(pods)
     taken = {pod.full_name for pod in pods}
     known = {(kind, workload.metadata.namespace, workload.metadata.name) for kind, workload in workloads}
     for kind, workload in workloads:
@@ -38,10 +39,30 @@ def expand(
             continue
         warnings += _misplaced(kind, meta, spec.template)
         missing = _missing(kind, workload, spec)
+        if (
+            missing
+            and (isinstance(workload, objects.CronJob) or workload.status is None)
+            and (running := _seem_its_own(kind, meta, pods))
+        ):
+            warnings.append(
+                f"{kind} {meta.namespace}/{meta.name}: {running} pods in the input seem to be its own; "
+                f"{missing} more are placed beside them"
+            )
         if missing > MOST_PODS:
             warnings.append(f"{kind} {meta.namespace}/{meta.name}: asks for {missing} pods, {MOST_PODS} are simulated")
         for name in islice(_free_names(meta, taken), min(missing, MOST_PODS)):
-            yield _pod(meta, name, spec.template, spec.template.spec)
+            yield kind, meta, _pod(meta, name, spec.template, spec.template.spec)
+
+
+def _seem_its_own(kind: str, meta: objects.Meta, pods: Iterable[objects.Pod]) -> int:
+    """Pods that a controller made and whose names begin with the workload's."""
+    if kind == "CronJob":
+        return 0
+    prefix = f"{meta.name}-"
+    return sum(
+        pod.namespace == meta.namespace and pod.metadata.name.startswith(prefix) and bool(pod.metadata.owner_references)
+        for pod in pods
+    )
 
 
 def _free_names(meta: objects.Meta, taken: set[str]) -> Iterator[str]:

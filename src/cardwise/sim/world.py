@@ -34,21 +34,22 @@ class World:
     bound: dict[str, dict[str, int]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def size_resources(self) -> frozenset[str]:
-        """Managed resources of which no node has an amount, so kube-scheduler must not count them."""
-        return frozenset(name for family in self.rules.families for name in family.size_resources)
-
     def requests(self, spec: objects.PodSpec) -> dict[str, int]:
-        """What kube-scheduler counts for a pod. Raises WireError for an amount that is no quantity."""
-        return read_requests(spec, without=self.size_resources)
+        """What kube-scheduler counts for a bound pod. Raises WireError for an amount that is no quantity."""
+        return read_requests(spec, {name for family in self.rules.families for name in family.uncounted_resources})
+
+    def amounts(self, spec: objects.PodSpec) -> dict[str, int]:
+        """The same without anything managed: counts of cards follow from the request."""
+        families = self.rules.families
+        return read_requests(spec, {n for f in families for n in (*f.resources, *f.uncounted_resources)})
 
 
 def build(snapshot: Snapshot, rules: Rules) -> World:
     """The world that a snapshot shows; what is odd in it is in the world's warnings."""
     warnings = list(snapshot.warnings)
-    pods = [*snapshot.pods, *expand(snapshot.workloads, snapshot.pods, warnings)]
-    bound = [pod for pod in pods if pod.spec.node_name and not pod.ended and _was_bound(pod)]
+    if not snapshot.nodes and not snapshot.pods and not snapshot.workloads:
+        warnings.append("there are no nodes and no pods in the input")
+    bound = [pod for pod in snapshot.pods if pod.spec.node_name and not pod.ended and _was_bound(pod)]
     holds, unreadable = _holds(bound, rules, warnings)
     nodes = _nodes(snapshot.nodes, rules, unreadable, warnings)
     cluster = Cluster(rules.families)
@@ -62,7 +63,7 @@ def build(snapshot: Snapshot, rules: Rules) -> World:
         cluster=cluster,
         table=NodeTable(_facts(snapshot.nodes, nodes, rules, warnings)),
         inventory=Inventory.of(nodes, rules.families),
-        waiting=_waiting(pods),
+        waiting=_waiting(snapshot, rules, warnings),
         namespaces=snapshot.namespaces,
         warnings=warnings,
     )
@@ -80,21 +81,28 @@ def _was_bound(pod: objects.Pod) -> bool:
     )
 
 
-def _holds(bound: Iterable[objects.Pod], rules: Rules, warnings: list[str]) -> tuple[list[Hold], dict[str, str]]:
-    """What bound pods hold, and by node the sentence about a record there that cannot be read."""
+def _holds(bound: Iterable[objects.Pod], rules: Rules, warnings: list[str]) -> tuple[list[Hold], dict[str, list[str]]]:
+    """What bound pods hold, and by node the pods there whose records cannot be read."""
     holds: list[Hold] = []
-    unreadable: dict[str, str] = {}
+    unreadable: dict[str, list[str]] = {}
     for pod in bound:
         try:
             hold = read_hold(pod, rules.families)
         except WireError as error:
-            unreadable.setdefault(pod.spec.node_name, f"the record of pod {pod.full_name} cannot be read: {error}")
+            unreadable.setdefault(pod.spec.node_name, []).append(pod.full_name)
+            warnings.append(f"pod {pod.full_name} on node {pod.spec.node_name}: its record cannot be read: {error}")
             continue
         if hold is not None:
             holds.append(hold)
         elif any(asks_for_cards(each, rules.families) for each, _kind in containers_of(pod)):
             warnings.append(_unrecorded(pod))
+        elif _has_record(pod, rules):
+            warnings.append(f"pod {pod.full_name} has a record of cards and asks for none: it counts for nothing")
     return holds, unreadable
+
+
+def _has_record(pod: objects.Pod, rules: Rules) -> bool:
+    return any(pod.annotations.get(family.allocated_key) for family in rules.families)
 
 
 def _unrecorded(pod: objects.Pod) -> str:
@@ -106,15 +114,18 @@ def _unrecorded(pod: objects.Pod) -> str:
     return f"pod {pod.full_name} on node {node} holds nothing that counts ({why})"
 
 
-def _nodes(found: Iterable[objects.Node], rules: Rules, unreadable: dict[str, str], warnings: list[str]) -> list[Node]:
+def _nodes(
+    found: Iterable[objects.Node], rules: Rules, unreadable: dict[str, list[str]], warnings: list[str]
+) -> list[Node]:
     nodes: list[Node] = []
     where: dict[str, str] = {}
     for each in found:
         reading = read_node(each, rules.families)
         node = reading.node
         warnings += reading.warnings
-        if not node.out_of_service and (why := unreadable.get(node.name)):
-            node = replace(node, out_of_service=why)
+        if not node.out_of_service and (pods := unreadable.get(node.name)):
+            why = f"the record of pod {', '.join(pods[:MOST_NAMED])} cannot be read, so what is free is not known"
+            node = replace(node, out_of_service=why, unreadable=tuple(pods))
             warnings.append(f"node {node.name}: out of service: {why}")
         nodes.append(node)
         for card in node.cards:
@@ -160,14 +171,21 @@ def _facts(found: Iterable[objects.Node], nodes: Iterable[Node], rules: Rules, w
     return facts
 
 
-def _waiting(pods: Iterable[objects.Pod]) -> list[objects.Pod]:
-    """Pods to place, by creation time; those without one come last, in the order of the files."""
-    waiting = [
-        pod
-        for pod in pods
-        if not pod.ended and not pod.metadata.deletion_timestamp and not (pod.spec.node_name and _was_bound(pod))
+def _waiting(snapshot: Snapshot, rules: Rules, warnings: list[str]) -> list[objects.Pod]:
+    """Pods to place, by creation time, then in the order of the files; those without a time come last."""
+    placed = [(snapshot.place_of("Pod", pod.metadata), pod) for pod in snapshot.pods if _waits(pod)]
+    recorded = sum(bool(pod.metadata.uid) and _has_record(pod, rules) for _place, pod in placed)
+    if recorded:
+        warnings.append(f"{recorded} waiting pods carry a record of cards from before: it counts for nothing")
+    placed += [
+        (snapshot.place_of(kind, meta), pod) for kind, meta, pod in expand(snapshot.workloads, snapshot.pods, warnings)
     ]
-    return sorted(waiting, key=lambda pod: pod.metadata.creation_timestamp or "~")
+    return [pod for _place, pod in sorted(placed, key=lambda one: (one[1].metadata.creation_timestamp or "~", one[0]))]
+
+
+def _waits(pod: objects.Pod) -> bool:
+    bound = pod.spec.node_name and _was_bound(pod)
+    return not pod.ended and not pod.metadata.deletion_timestamp and not bound
 
 
 def _count_bound(world: World, bound: Iterable[objects.Pod]) -> None:

@@ -5,13 +5,9 @@ CARD_POLICY = "hami.io/gpu-scheduler-policy"
 SCORING_WEIGHTS = "hami.io/device-scoring-weights"
 
 ASSIGNED_NODE = "hami.io/vgpu-node"
-ASSIGNED_TIME = "hami.io/vgpu-time"
-BIND_TIME = "hami.io/bind-time"
-BIND_PHASE = "hami.io/bind-phase"
 EXCLUSIVE_CARDS = "cardwise.io/exclusive-cards"
 """Comma list of UUIDs that the pod holds alone, where the assignment text cannot say it (cores below 100)."""
 
-NODE_LOCK = "hami.io/mutex.lock"
 WEBHOOK_LABEL = "hami.io/webhook"
 WEBHOOK_IGNORE = "ignore"
 

@@ -113,6 +113,11 @@ class SpreadConstraint(Object):
     when_unsatisfiable: str = "DoNotSchedule"
 
 
+class Volume(Object):
+    persistent_volume_claim: Any = None
+    ephemeral: Any = None
+
+
 class PodSpec(Object):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -125,6 +130,8 @@ class PodSpec(Object):
     resources: Resources | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
+    volumes: list[Volume] | None = None
+    resource_claims: list[Any] | None = None
 
 
 class PodStatus(Object):

@@ -113,13 +113,14 @@ def read_pod(pod: objects.Pod, families: Iterable[Family], defaults: Defaults | 
 def _asked(container: objects.Container, family: Family, where: str, faults: list[str]) -> Asked:
     resources = container.resources or objects.Resources()
     amounts = {**(resources.requests or {}), **(resources.limits or {})}
+    known = (family.resources | {family.priority_resource}) & amounts.keys()
     quantities: dict[str, Quantity] = {}
-    for name in family.resources & amounts.keys():
+    for name in known:
         try:
             quantities[name] = parse_quantity(amounts[name])
         except WireError as error:
             faults.append(f"{where}: {name} {str(error).removeprefix('quantity ')}")
-    return Asked() if len(quantities) < len(family.resources & amounts.keys()) else ask(family, quantities)
+    return Asked() if len(quantities) < len(known) else ask(family, quantities)
 
 
 def _selection(pod: objects.Pod, family: Family, faults: list[str]) -> Selection:
@@ -185,6 +186,14 @@ def _policies(
     )
 
 
+def _asks_some(container: objects.Container, family: Family) -> bool:
+    """Whether a container asks for more than zero cards, as it was when it was placed."""
+    resources = container.resources or objects.Resources()
+    amounts = {**(resources.requests or {}), **(resources.limits or {})}
+    count = amounts.get(family.count_resource, family.default_count)
+    return asks_for_cards(container, (family,)) and str(count) != "0"
+
+
 def read_hold(pod: objects.Pod, families: Iterable[Family]) -> Hold | None:
     """What a bound pod holds by its record, or None where it has none that counts.
 
@@ -202,8 +211,11 @@ def read_hold(pod: objects.Pod, families: Iterable[Family]) -> Hold | None:
     given: list[tuple[CardAllocation, ...]] = [() for _ in kinds]
     for family, text in records:
         try:
-            asking = [asks_for_cards(container, (family,)) for container, _kind in kinds]
+            asking = [_asks_some(container, family) for container, _kind in kinds]
             entries = align(decode_assignment(text, family), [kind for _container, kind in kinds], asking)
+            for (container, _kind), asks, cards in zip(kinds, asking, entries, strict=True):
+                if asks and not cards:
+                    raise WireError(f"container {container.name} asks for cards and has none in it")
         except WireError as error:
             msg = f"annotation {family.allocated_key}: {error}"
             raise WireError(msg) from error
