@@ -1,4 +1,4 @@
-"""`make bench`: one decision at several sizes, and `simulate` on a large snapshot.
+"""`make bench`: one decision at several sizes, `simulate` on a large snapshot, and following a large cluster.
 
 Prints a table; with BENCH_JSON=FILE also writes the figures there. BENCH_QUICK=1 runs a small version of everything, to
 see that it works. Times are of this machine and noisy: compare what stands in one run.
@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import fleet
+import following
 import msgspec
 import oracle
 import yaml12
@@ -153,6 +154,9 @@ def show(row: Figures) -> str:
         shown += [f"{row['median_us']:>11,.0f}", f"{row['p99_us']:>9,.0f}"]
     elif "ratio" in row:
         shown += [f"{row['ratio']:>10,}×"]
+    elif "cpu_seconds" in row:
+        events = f", {row['events_per_second']:,} watch events a second" if "events_per_second" in row else ""
+        shown += [f"{row['cpu_seconds']:>9} s of CPU, {row['kept_mb']} MB kept{events}"]
     else:
         shown += [f"{row['seconds']:>9} s", f"{row['peak_mb']:>6} MB"]
     return " ".join(shown)
@@ -173,6 +177,8 @@ def main() -> None:
     took(against_oracle())
     for form in ("json", "yaml"):
         took(simulation(form))
+    for row in following.following(*((100, 1000, 1000) if QUICK else (5000, 50_000, 50_000))):
+        took(row)
     if target := os.environ.get("BENCH_JSON"):
         Path(target).write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
