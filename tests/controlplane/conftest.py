@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what cannot run here. Not where CARDWISE_CONTROLPLANE_REQUIRED is set: there it fails, as in CI it should."""
-    lacking = "" if os.environ.get("CARDWISE_CONTROLPLANE_REQUIRED") else _lacking()
+    lacking = "" if os.environ.get("CARDWISE_CONTROLPLANE_REQUIRED") else lacking()
     if lacking:
         for item in items:
             if item.get_closest_marker("controlplane"):
@@ -44,7 +44,8 @@ def plane(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield started
 
 
-def _lacking() -> str:
+def lacking() -> str:
+    """Why there is no control plane here, in one line; "" where there is one."""
     if importlib.util.find_spec("cryptography") is None:
         return "the control plane's certificates need the Python package cryptography"
     try:

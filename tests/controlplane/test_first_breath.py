@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-import yaml12
 
 from cardwise.core.cluster import Cluster
 from cardwise.core.model import Placement
+from cardwise.sim import yaml_text
 from cardwise.wire import names, objects
 from cardwise.wire.assignment import encode_assignment
 from cardwise.wire.families import FAMILIES, NVIDIA
@@ -34,8 +34,9 @@ FIRST, SECOND = "GPU-03f69c50-207a-2038-9b45-23cac89cb67d", "GPU-1afede84-4e70-2
 
 
 def example(name: str) -> Json:
-    (document,) = yaml12.parse_yaml((EXAMPLES / f"{name}.yaml").read_text(), multi=True)
-    return dict(document)
+    document: Json
+    (document,) = yaml_text.parse((EXAMPLES / f"{name}.yaml").read_text())
+    return document
 
 
 def engine(rest: Rest) -> Cluster:
