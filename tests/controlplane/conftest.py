@@ -22,11 +22,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what cannot run here. Not where CARDWISE_CONTROLPLANE_REQUIRED is set: there it fails, as in CI it should."""
-    lacking = "" if os.environ.get("CARDWISE_CONTROLPLANE_REQUIRED") else lacking()
-    if lacking:
+    reason = "" if os.environ.get("CARDWISE_CONTROLPLANE_REQUIRED") else lacking()
+    if reason:
         for item in items:
             if item.get_closest_marker("controlplane"):
-                item.add_marker(pytest.mark.skip(reason=lacking))
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
