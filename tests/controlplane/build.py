@@ -1,7 +1,8 @@
 """Builds etcd, kube-apiserver and kube-scheduler from their Go modules, once, into a cache keyed by go.sum.
 
 Run as `python tests/controlplane/build.py [current|oldest ...]`. The cache is `$CARDWISE_CONTROLPLANE_CACHE`, or else
-`~/.cache/cardwise/controlplane`; after a change of the flags below, delete it.
+`~/.cache/cardwise/controlplane`; after a change of the flags below, delete it. A control plane in `$KUBEBUILDER_ASSETS`
+is taken instead, whichever pair is asked for.
 """
 
 from __future__ import annotations
@@ -43,8 +44,17 @@ def chosen() -> str:
     return pair
 
 
+def given() -> Path | None:
+    """The folder that `$KUBEBUILDER_ASSETS` names, where it has all three binaries: it is then used as it is."""
+    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull)
+    return assets if all((assets / name).is_file() for name in BINARIES.values()) else None
+
+
 def version(pair: str) -> str:
-    """The Kubernetes version that the pair's go.mod pins, such as v1.30.14."""
+    """The Kubernetes version of the binaries in use: of those given, or as the pair's go.mod pins it (v1.30.14)."""
+    if (assets := given()) is not None:
+        said = subprocess.run([assets / "kube-apiserver", "--version"], capture_output=True, text=True, check=True)
+        return said.stdout.split()[-1]
     text = (MODULES / pair / "go.mod").read_text()
     found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", text, re.MULTILINE)
     if found is None:
@@ -60,6 +70,8 @@ def folder(pair: str) -> Path:
 
 def built(pair: str) -> Path:
     """The folder with the pair's binaries; raises UnavailableError where they have not been built. Builds nothing."""
+    if (assets := given()) is not None:
+        return assets
     if folder(pair).is_dir():
         return folder(pair)
     cure = (
@@ -73,9 +85,11 @@ def built(pair: str) -> Path:
 def build(pair: str) -> Path:
     """The folder with the pair's binaries, built first if need be (minutes); raises UnavailableError where that fails.
 
+    Where `$KUBEBUILDER_ASSETS` gives them, nothing is built.
+
     Another process may build at the same time: each works in a folder of its own, and the first to finish is kept.
     """
-    final = folder(pair)
+    final = given() or folder(pair)
     if final.is_dir():
         return final
     final.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,8 @@ Nodes = slice | Ints
 
 ABSENT = -1
 _JOURNAL_LEAST = 4096
+_USED_SUMS, _TOTAL_SUMS = slice(0, 3), slice(3, 6)
+"""The rows of a node's sums: slots, memory and compute, in use and in total."""
 
 _STATIC: dict[str, Any] = {
     "family": np.int16,
@@ -232,10 +234,7 @@ class Cards:
         columns["memory_used_mib"][k, n] += sign * use.memory_mib
         columns["cores_used_percent"][k, n] += sign * use.cores_percent
         columns["holders"][k, n] += sign * use.holders
-        sums = self._sums
-        sums[0, n] += sign * use.slots
-        sums[1, n] += sign * use.memory_mib
-        sums[2, n] += sign * use.cores_percent
+        self._sums[_USED_SUMS, n] += (sign * use.slots, sign * use.memory_mib, sign * use.cores_percent)
         self._touch(n)
 
     def use(self, n: int, k: int) -> CardUse:
@@ -277,9 +276,11 @@ class Cards:
                 self.columns[name][k, n] = value
         self.in_service[n] = not node.out_of_service
         self._sums[:, n] = 0
-        self._sums[3, n] = sum(card.slots for card in node.cards)
-        self._sums[4, n] = sum(card.memory_mib for card in node.cards)
-        self._sums[5, n] = sum(card.cores_percent for card in node.cards)
+        self._sums[_TOTAL_SUMS, n] = (
+            sum(card.slots for card in node.cards),
+            sum(card.memory_mib for card in node.cards),
+            sum(card.cores_percent for card in node.cards),
+        )
         self._touch(n)
 
     def _row(self, node: Node, card: Card) -> dict[str, Any]:
