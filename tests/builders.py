@@ -1,4 +1,4 @@
-"""Short builders with defaults, so that a test names only what it is about."""
+"""Short builders with defaults, so that a test names only what it is about, and short readers of what comes out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cardwise.core.model import (
     ContainerRequest,
     Links,
     Node,
+    Placement,
     PodRequest,
 )
 from cardwise.wire.families import FAMILIES
@@ -110,3 +111,21 @@ def hold(
         containers=containers,
         confirmed=confirmed,
     )
+
+
+def uuids(placement: Placement | None) -> list[list[str]]:
+    """The UUIDs of each container; no containers where the pod found no place."""
+    return [[one.uuid for one in got.cards] for got in placement.containers] if placement else []
+
+
+def use_of(made: Cluster, on: str, uuid: str) -> CardUse:
+    """What is in use of a card, which must be there."""
+    n = made.cards.index_of[on]
+    place = made.cards.position(n, uuid)
+    assert place is not None
+    return made.cards.use(n, place)
+
+
+def all_linked(size: int, score: int = 10) -> Links:
+    """Link scores that are the same between any two cards."""
+    return tuple(tuple(0 if i == j else score for j in range(size)) for i in range(size))

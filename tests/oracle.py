@@ -7,7 +7,7 @@ modelled: `Search.tries` says how many choices were made in vain, for tests to k
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from cardwise.core.model import (
@@ -326,8 +326,15 @@ def decide(nodes: Iterable[Node], uses: Uses, pod: PodRequest, wishes: Mapping[s
 def refused(nodes: Iterable[Node], uses: Uses, pod: PodRequest) -> dict[str, bool]:
     """The nodes that cannot take the pod, and whether they could not even with nothing running."""
     return {
-        node.name: plan(node, {}, pod).placement is None for node in nodes if plan(node, uses, pod).placement is None
+        node.name: plan(emptied(node), {}, pod).placement is None
+        for node in nodes
+        if plan(node, uses, pod).placement is None
     }
+
+
+def emptied(node: Node) -> Node:
+    """The node when no pod is left there: what the unreadable record of a pod keeps shut is open then."""
+    return replace(node, out_of_service="", unreadable=()) if node.unreadable else node
 
 
 # -- what a pod holds ----------------------------------------------------------------------------------------------

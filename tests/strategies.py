@@ -83,12 +83,14 @@ def nodes(draw: st.DrawFn, name: str = "a", most: int = 5) -> Node:
         replace(kind, uuid=uuid, index=index, numa=index % 2) if same else draw(cards(uuid, index))
         for uuid, index in zip(uuids, indexes, strict=True)
     ]
+    shut = draw(rarely)
     return Node(
         name=name,
         cards=tuple(own),
         links=draw(st.just(()) | links_between(len(uuids))),
         cordoned=frozenset(draw(subset(UUIDS, 1))),
-        out_of_service="its register cannot be read" if draw(rarely) else "",
+        out_of_service="it cannot be read" if shut else "",
+        unreadable=draw(subset(("ml/running-0",))) if shut else (),
     )
 
 
@@ -313,17 +315,33 @@ class Binding:
 @st.composite
 def bindings(draw: st.DrawFn) -> Binding:
     """Old decisions: the node or its use may be another by now, and the pod may take the place of one or two others."""
-    totals = st.builds(
-        Card,
-        uuid=st.just(""),
-        index=st.just(0),
-        family=st.just("nvidia"),
-        model=st.just(MODELS[0]),
-        slots=st.integers(1, 3),
-        memory_mib=st.just(20),
-        cores_percent=st.sampled_from((100, 200)),
+    own = tuple(
+        Card(
+            uuid=uuid,
+            index=index,
+            family="nvidia",
+            model=MODELS[0],
+            slots=draw(st.integers(1, 3)),
+            memory_mib=20,
+            cores_percent=draw(st.sampled_from((100, 200))),
+        )
+        for index, uuid in enumerate(UUIDS[:2])
     )
-    node = Node(name="a", cards=tuple(replace(draw(totals), uuid=uuid, index=int(uuid[-1])) for uuid in UUIDS[:2]))
+    pod = PodRequest(
+        namespace="ml", name=f"running-{draw(st.integers(0, 4))}", uid=f"uid-{draw(st.integers(0, 4))}", containers=()
+    )
+    placement = Placement(
+        node=draw(st.sampled_from(("a",) * 9 + ("gone",))),
+        containers=tuple(draw(allocations(f"c{number}")) for number in range(draw(st.integers(1, 3)))),
+        exclusive=draw(st.sampled_from((frozenset(), frozenset(), frozenset(UUIDS[:1])))),
+    )
+    running = tuple(draw(modest_holds(number)) for number in range(draw(st.integers(0, 2))))
+    return Binding(Node(name="a", cards=own), running, pod, placement)
+
+
+@st.composite
+def allocations(draw: st.DrawFn, name: str) -> ContainerAllocation:
+    """No card or one, which may be unknown."""
     taken = st.builds(
         CardAllocation,
         family=st.just("nvidia"),
@@ -332,28 +350,21 @@ def bindings(draw: st.DrawFn) -> Binding:
         memory_mib=st.sampled_from((1, 5, 10, 15, 20)),
         cores_percent=st.sampled_from((0, 0, 10, 50, 100)),
     )
-    own = [
-        ContainerAllocation(name=f"c{number}", kind=draw(kinds), cards=tuple(draw(st.lists(taken, max_size=1))))
-        for number in range(draw(st.integers(1, 3)))
-    ]
-    modest = st.builds(
+    return ContainerAllocation(name=name, kind=draw(kinds), cards=tuple(draw(st.lists(taken, max_size=1))))
+
+
+@st.composite
+def modest_holds(draw: st.DrawFn, number: int) -> Hold:
+    """One slot and some memory of a card or two, here or on another node."""
+    use = st.builds(
         CardUse,
         slots=st.just(1),
         memory_mib=st.sampled_from((1, 5, 10, 15)),
         cores_percent=st.sampled_from((0, 10, 50)),
         holders=st.sampled_from((0, 0, 1)),
     )
-    running = [
-        replace(
-            draw(holds(number)),
-            node=draw(st.sampled_from(("a", "a", "b"))),
-            use=draw(st.dictionaries(st.sampled_from(UUIDS[:2]), modest, min_size=1)),
-        )
-        for number in range(draw(st.integers(0, 2)))
-    ]
-    pod = PodRequest(
-        namespace="ml", name=f"running-{draw(st.integers(0, 4))}", uid=f"uid-{draw(st.integers(0, 4))}", containers=()
+    return replace(
+        draw(holds(number)),
+        node=draw(st.sampled_from(("a", "a", "b"))),
+        use=draw(st.dictionaries(st.sampled_from(UUIDS[:2]), use, min_size=1)),
     )
-    alone = draw(st.sampled_from((frozenset(), frozenset(), frozenset(UUIDS[:1]))))
-    where = draw(st.sampled_from(("a",) * 9 + ("gone",)))
-    return Binding(node, tuple(running), pod, Placement(node=where, containers=tuple(own), exclusive=alone))

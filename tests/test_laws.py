@@ -1,42 +1,29 @@
-"""Laws of the placement engine: it decides what the oracle decides, and its books always add up."""
+"""Laws of the placement engine: it decides what the oracle decides (that its books add up: test_books.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 
 import oracle
 import strategies as some
 from builders import card, cluster
-from cardwise.core import cards as cards_module
-from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, Need, fits, need_of, verdicts
-from cardwise.core.cluster import Cluster, Hold
-from cardwise.core.model import Card, CardUse, ContainerAllocation, Node, Placement, PodRequest, Selection
+from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, fits, need_of, verdicts
+from cardwise.core.cluster import Hold
+from cardwise.core.model import Card, CardUse, ContainerAllocation, Node, Placement, Selection
 from cardwise.core.peak import peak_use
 from cardwise.core.place import best_first, never_fits
 from cardwise.core.plan import MOST_TRIES
-from cardwise.core.shapes import usable
 from cardwise.core.topology import distinct_sets, linked_set, linked_sets
 from strategies import Case
 
 EXAMPLES = settings().max_examples  # of the profile: see conftest.py
 half = settings(max_examples=EXAMPLES // 2)
 many = settings(max_examples=EXAMPLES * 4)
-of_facts = settings(max_examples=EXAMPLES // 5, stateful_step_count=30)
 
 
 def small(outcome: oracle.Outcome) -> oracle.Outcome:
@@ -185,7 +172,7 @@ def test_nodes_are_tried_by_preference_then_policy_then_name(
 def test_refusals_name_the_nodes_that_cannot_and_whether_waiting_could_help(case: Case) -> None:
     for node in case.nodes:
         small(oracle.plan(node, case.uses(), case.pod))
-        small(oracle.plan(node, {}, case.pod))
+        small(oracle.plan(oracle.emptied(node), {}, case.pod))
     found = case.cluster().refusals(case.pod)
     assert {name: refusal.lasting for name, refusal in found.items()} == oracle.refused(
         case.nodes, case.uses(), case.pod
@@ -196,7 +183,7 @@ def test_refusals_name_the_nodes_that_cannot_and_whether_waiting_could_help(case
 @half
 @given(some.cases(most_nodes=3))
 def test_never_fits_says_whether_the_pod_fits_on_nodes_where_nothing_runs(case: Case) -> None:
-    idle = small(oracle.decide(case.nodes, {}, case.pod))
+    idle = small(oracle.decide(map(oracle.emptied, case.nodes), {}, case.pod))
     assert never_fits(case.cluster().cards, case.pod) is (idle.placement is None)
 
 
@@ -265,169 +252,3 @@ def test_the_linked_set_is_the_best_of_all_sets(
     for chosen in combinations(ranked, count):
         in_rank_order.setdefault(tuple(sorted(classes[card] for card in chosen)), chosen)
     assert list(distinct_sets(ranked, count, [classes[card] for card in ranked])) == list(in_rank_order.values())
-
-
-# -- books ---------------------------------------------------------------------------------------------------------
-
-
-@given(some.bindings())
-def test_a_reservation_is_granted_exactly_where_there_is_room_without_those_it_replaces(case: some.Binding) -> None:
-    made = cluster(case.node)
-    for hold in case.holds:
-        made.confirm(hold)
-    before = dict(made.holds)
-    others = [h for h in case.holds if h.uid != case.pod.uid and h.name != case.pod.name]
-    room = oracle.has_room(case.node, oracle.in_use((h.node, h.use) for h in others), case.placement)
-    assert (made.reserve(case.pod, case.placement) is None) is room
-    if room:
-        assert set(made.holds) == {case.pod.uid, *(hold.uid for hold in others)}
-        assert made.holds[case.pod.uid].use == oracle.peak(case.placement)
-    else:
-        assert made.holds == before
-
-
-class Books(RuleBasedStateMachine):
-    """A cluster under facts in any order, beside plain books of the same: which nodes there are, and who holds what."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cluster: Cluster = cluster()
-        self.nodes: dict[str, Node] = {}
-        self.holds: dict[str, tuple[str, str, Mapping[str, CardUse]]] = {}
-
-    def uses(self) -> dict[tuple[str, str], CardUse]:
-        return oracle.in_use((node, use) for _name_, node, use in self.holds.values())
-
-    def keep(self, uid: str, name: str, node: str, use: Mapping[str, CardUse]) -> None:
-        """A pod holds this; another pod that held under its name is gone."""
-        self.holds = {other: held for other, held in self.holds.items() if other != uid and held[0] != name}
-        self.holds[uid] = (name, node, use)
-
-    @rule(node=st.sampled_from(some.NODES).flatmap(some.nodes))
-    def set_node(self, node: Node) -> None:
-        self.cluster.set_node(node)
-        self.nodes[node.name] = node
-
-    @rule(name=st.sampled_from((*some.NODES, "never there")))
-    def remove_node(self, name: str) -> None:
-        self.cluster.remove_node(name)
-        self.nodes.pop(name, None)
-
-    @rule(hold=st.integers(0, 5).flatmap(some.holds), name=st.integers(0, 5))
-    def confirm(self, hold: Hold, name: int) -> None:
-        hold = replace(hold, name=f"running-{name}")
-        self.cluster.confirm(hold)
-        self.keep(hold.uid, hold.name, hold.node, hold.use)
-
-    @rule(number=st.integers(0, 5))
-    def release(self, number: int) -> None:
-        held = self.cluster.release(f"uid-{number}")
-        expected = self.holds.pop(f"uid-{number}", None)
-        assert (held and held.use) == (expected and expected[2])
-
-    @rule(pod=some.pods(most=2), number=st.integers(0, 5))
-    def reserve_what_place_decides(self, pod: PodRequest, number: int) -> None:
-        self.try_to_reserve(replace(pod, uid=f"uid-{number}", name=f"running-{number}"))
-
-    @rule(pod=some.pods(most=2), number=st.integers(0, 5), where=st.sampled_from((*some.NODES, "never there")))
-    def reserve_at_random(self, pod: PodRequest, number: int, where: str) -> None:
-        """As a bind whose decision is old: the node may have changed, or be gone."""
-        pod = replace(pod, uid=f"uid-{number}", name=f"running-{number}")
-        spots = oracle.spots_of(self.nodes.get(where, Node(name=where)), {})
-        containers = tuple(
-            ContainerAllocation(
-                name=one.name,
-                kind=one.kind,
-                cards=tuple(oracle.allocation(s.card, r) for r in one.cards for s in spots[: r.count]),
-            )
-            for one in pod.containers
-        )
-        self.try_to_reserve(pod, Placement(node=where, containers=containers))
-
-    def try_to_reserve(self, pod: PodRequest, placement: Placement | None = None) -> None:
-        decided = placement is None
-        placement = placement or self.cluster.place(pod)
-        if placement is None:
-            return
-        before = self.holds.get(pod.uid)
-        refusal = self.cluster.reserve(pod, placement)
-        assert not (decided and refusal), "what place decides can be reserved"
-        if refusal is None:
-            self.nothing_is_exceeded(pod, placement)
-            self.keep(pod.uid, pod.name, placement.node, oracle.peak(placement))
-        else:
-            assert self.holds.get(pod.uid) == before
-
-    def nothing_is_exceeded(self, pod: PodRequest, placement: Placement) -> None:
-        """No sum over all other holds goes beyond a total, and nobody sits on a card that is held alone."""
-        self.holds = {uid: held for uid, held in self.holds.items() if uid != pod.uid and held[0] != pod.name}
-        assert oracle.has_room(self.nodes[placement.node], self.uses(), placement)
-
-    @invariant()
-    def columns_are_what_the_holds_add_up_to(self) -> None:
-        uses = self.uses()
-        assert set(self.cluster.cards.index_of) == set(self.nodes)
-        for name, node in self.nodes.items():
-            n = self.cluster.cards.index_of[name]
-            for spot in oracle.spots_of(node, uses):
-                expected = uses.get((name, spot.card.uuid), CardUse())
-                assert self.cluster.cards.use(n, spot.place) == expected
-            assert self.cluster.cards.score[n] == oracle.node_score(node, uses)
-
-    @invariant()
-    def holds_are_the_same(self) -> None:
-        assert {uid: (h.name, h.node, h.use) for uid, h in self.cluster.holds.items()} == self.holds
-        by_node = sorted(h.uid for name in {n for _, n, _ in self.holds.values()} for h in self.cluster.holds_on(name))
-        assert by_node == sorted(self.holds)
-
-    def teardown(self) -> None:
-        """When all is released, nothing is in use."""
-        for uid in list(self.holds):
-            self.cluster.release(uid)
-        cards = self.cluster.cards
-        assert not any(cards.columns[name].any() for name in ("slots_used", "memory_used_mib", "cores_used_percent"))
-        assert not cards.columns["holders"].any()
-        assert not cards.score.any()
-        assert not self.cluster.holds
-
-
-class Counts(Books):
-    """The same, asking now and then how many cards fit; the answers must be those of a look at everything."""
-
-    asked = st.shared(st.lists(some.needs(), min_size=3, max_size=3), key="needs").map(
-        lambda drawn: [*drawn, Need(family="nvidia", count=1, memory_mib=1)]  # one that most cards fit
-    )
-
-    may_grow = False
-
-    @initialize(may_grow=st.sampled_from((False, False, False, True)))
-    def start(self, may_grow: bool) -> None:
-        self.may_grow = may_grow
-
-    @precondition(lambda self: self.may_grow and "more-0" not in self.nodes)
-    @rule()
-    def grow(self) -> None:
-        """More nodes than there was room for at first; the journal keeps more changes then."""
-        for number in range(70):
-            self.set_node(Node(name=f"more-{number}", cards=(card(memory_mib=20),)))
-
-    @rule(node=st.sampled_from(some.NODES).flatmap(some.nodes), times=st.integers(8, 20))
-    def change_often(self, node: Node, times: int) -> None:
-        """More changes than the journal keeps."""
-        for _ in range(times):
-            self.set_node(node)
-
-    @rule(needs=asked)
-    def count(self, needs: list[Need]) -> None:
-        for need in needs:
-            fresh = usable(self.cluster.cards.view(), need)
-            assert np.array_equal(self.cluster.shapes.counts(need), fresh)
-
-
-def test_books_add_up_after_any_order_of_facts() -> None:
-    run_state_machine_as_test(Books, settings=of_facts)
-
-
-def test_remembered_counts_are_those_of_a_fresh_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cards_module, "_JOURNAL_LEAST", 8)
-    run_state_machine_as_test(Counts, settings=of_facts)
