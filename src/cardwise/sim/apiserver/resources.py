@@ -190,6 +190,27 @@ RESOURCES: tuple[Resource, ...] = (
     MUTATING_WEBHOOKS,
     PRIORITY_CLASSES,
     LEASES,
+    *(
+        # What a stock kube-scheduler lists before it starts. Nothing here does anything with them.
+        Resource(plural=f"{kind.lower()}s", kind=kind, group=group, namespaced=namespaced, subresources=STATUS)
+        for kind, group, namespaced in (
+            ("Service", "", True),
+            ("ReplicationController", "", True),
+            ("PersistentVolume", "", False),
+            ("PersistentVolumeClaim", "", True),
+            ("StatefulSet", "apps", True),
+            ("PodDisruptionBudget", "policy", True),
+            ("CSINode", "storage.k8s.io", False),
+            ("CSIDriver", "storage.k8s.io", False),
+            ("VolumeAttachment", "storage.k8s.io", False),
+            ("ResourceClaim", "resource.k8s.io", True),
+            ("ResourceSlice", "resource.k8s.io", False),
+            ("DeviceTaintRule", "resource.k8s.io", False),
+        )
+    ),
+    Resource(plural="storageclasses", kind="StorageClass", group="storage.k8s.io", namespaced=False),
+    Resource(plural="csistoragecapacities", kind="CSIStorageCapacity", group="storage.k8s.io"),
+    Resource(plural="deviceclasses", kind="DeviceClass", group="resource.k8s.io", namespaced=False),
 )
 
 BY_PATH = {(each.group, each.version, each.plural): each for each in RESOURCES}
