@@ -56,6 +56,16 @@ def test_yaml_nested_without_end_does_not_kill_the_process(tmp_path: Path) -> No
     assert b"1 of 1 pods placed" in done.stdout
 
 
+def test_aliases_that_multiply_do_not_fill_the_memory(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    bad = put(tmp_path, "\n".join(lines), "bomb.yaml")
+    done = process("simulate", bad, write(tmp_path, *GOOD))
+    assert done.returncode == 2
+    assert b"1 of 1 pods placed" in done.stdout
+    assert f"{bad}, line ".encode() in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "says"), [("none.yaml", "No such file or directory"), ("", "Is a directory")], ids=["missing", "directory"]
 )

@@ -10,7 +10,6 @@ import pytest
 from cardwise.kube.kubeconfig import load
 from cardwise.sim.apiserver import running_server
 from controlplane.build import built, chosen, version
-from controlplane.conftest import lacking
 
 from .api import Api
 
@@ -30,8 +29,6 @@ def _twin(folder: Path) -> Iterator[Api]:
 
 
 def _real(folder: Path) -> Iterator[Api]:
-    if reason := lacking():
-        pytest.skip(reason)
     from controlplane.plane import ControlPlane  # not above: it needs a package that may be lacking
 
     with ControlPlane(built(chosen()), folder) as plane:

@@ -11,8 +11,7 @@ import pytest
 
 from cardwise.core.cluster import Cluster
 from cardwise.core.model import Placement
-from cardwise.sim import yaml_text
-from cardwise.wire import names, objects
+from cardwise.wire import names, objects, yaml_text
 from cardwise.wire.assignment import encode_assignment
 from cardwise.wire.families import FAMILIES, NVIDIA
 from cardwise.wire.nodes import read_node

@@ -173,7 +173,7 @@ class Client:
         except TimeoutError as error:
             raise _timed_out(request, attempt, f"no {attempt.waits_for} within {timeout_seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _unreachable(request, attempt, error) from error
+            raise self._unreachable(request, attempt, error) from error
 
     @asynccontextmanager
     async def stream(
@@ -196,7 +196,7 @@ class Client:
         except TimeoutError as error:
             raise _timed_out(request, attempt, f"no {attempt.waits_for} in time", fault) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _unreachable(request, attempt, error) from error
+            raise self._unreachable(request, attempt, error) from error
 
     async def _open(
         self, request: Request, attempt: _Attempt, timeout: aiohttp.ClientTimeout
@@ -236,6 +236,14 @@ class Client:
             trace_request_ctx=attempt,
             middlewares=(_once,) if request.writes else (),
         )
+
+    def _unreachable(self, request: Request, attempt: _Attempt, error: Exception) -> KubeError:
+        """A server that is not the one that was meant is told with where the connection says which one is."""
+        what = cut(str(error) or type(error).__name__)
+        if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+            keys = "certificate-authority or certificate-authority-data, server and tls-server-name"
+            what = f"{what}; {self.connection.where}: {keys} must match the server's certificate"
+        return KubeError(f"{request.where}: {what}", fault=Fault.UNREACHABLE, sent=attempt.sent)
 
     def _unauthorized(self, refused: Answer, grant: Grant) -> KubeError:
         error, hint = error_in(refused), refused_hint(self.connection, grant, self._clock.now())
@@ -278,9 +286,3 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
 
 def _timed_out(request: Request, attempt: _Attempt, what: str, fault: Fault = Fault.TIMED_OUT) -> KubeError:
     return KubeError(f"{request.where}: {what}", fault=fault, sent=attempt.sent)
-
-
-def _unreachable(request: Request, attempt: _Attempt, error: Exception) -> KubeError:
-    return KubeError(
-        f"{request.where}: {cut(str(error) or type(error).__name__)}", fault=Fault.UNREACHABLE, sent=attempt.sent
-    )

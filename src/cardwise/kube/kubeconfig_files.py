@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import yaml12
 
 from cardwise.kube.errors import KubeconfigError, cut
+from cardwise.wire import yaml_text
 
 T = TypeVar("T")
 Text = str | None
 
 _EXPECTED = re.compile(r"Expected `([^`]+)`(?:, got `([^`]+)`)?(?: - at `\$\.?([^`]*)`)?")
 _MISSING = re.compile(r"missing required field `(\w+)`(?: - at `\$\.?([^`]*)`)?")
-_LINE = re.compile(r" at byte \d+ line (\d+) column (\d+)$")
 _WORDS = {"object": "a mapping", "array": "a list", "str": "text", "bool": "true or false", "null": "empty"}
 _WORDS |= {"int": "a number", "float": "a number", "yaml12.Yaml": "a tagged value"}
 
@@ -140,9 +139,9 @@ def merged(files: Sequence[Path]) -> Merged:
 def parse(path: Path, text: str) -> Config:
     """One file's text, typed. Raises KubeconfigError."""
     try:
-        value = yaml12.parse_yaml(text)
-    except ValueError as error:
-        raise KubeconfigError(_located(path, str(error))) from error
+        value = next(iter(yaml_text.parse(text)), None)
+    except yaml_text.YamlError as error:
+        raise KubeconfigError(_located(path, error)) from error
     if not isinstance(value, dict):
         what = "empty" if value is None else cut(str(value), 40)
         raise KubeconfigError(f"{path} is {what}, must be a mapping with clusters, users and contexts")
@@ -161,12 +160,10 @@ def _text(path: Path) -> str:
         raise KubeconfigError(f"{path} is no UTF-8 text") from error
 
 
-def _located(path: Path, error: str) -> str:
-    what = error.removeprefix("YAML parse error: ")
-    match = _LINE.search(what)
-    if match is None:
-        return f"{path} is no YAML: {cut(what)}"
-    return f"{path}, line {match[1]}, column {match[2]}: is no YAML: {cut(what[: match.start()])}"
+def _located(path: Path, error: yaml_text.YamlError) -> str:
+    line = f", line {error.line}" if error.line else ""
+    column = f", column {error.column}" if error.column else ""
+    return f"{path}{line}{column}{':' if line else ''} is no YAML: {cut(error.what)}"
 
 
 def _key_and_type(error: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cardwise.sim import yaml_text
+from cardwise.wire import yaml_text
 
 PIECE_CHARACTERS = 2_000_000
 _LIST_HEAD = re.compile(r"\A(?:(?:apiVersion: v1|kind: List|---)\n)*items:\n(?=- )")
