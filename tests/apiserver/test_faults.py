@@ -169,3 +169,8 @@ def test_the_server_stops_at_once_while_faults_hold_requests(server: MemoryServe
     time.sleep(SHORT_SECONDS / 3)
     connection.close()
     assert server.faults.pending == ()
+
+
+def test_a_fault_that_no_request_can_meet_is_refused(server: MemoryServer) -> None:
+    with pytest.raises(ValueError, match="would never be met"):
+        server.faults.answer(500, verb="create", resource="pods", name="p")

@@ -148,3 +148,10 @@ def test_events_come_from_every_thread(server: MemoryServer, client: Client) -> 
         for number in range(300):
             server.create(pod(f"p{number}"))
         assert [name for _, name in watch.briefs(300)] == [f"p{number}" for number in range(300)]
+
+
+def test_nothing_is_said_of_a_version_that_is_to_come(server: MemoryServer, client: Client) -> None:
+    """A real server is silent too: a bookmark would tell a reader that it is up to date."""
+    to_come = server.revision + 1000
+    with client.watch(NODES, resourceVersion=to_come, allowWatchBookmarks=1, timeoutSeconds=1) as watch:
+        assert watch.rest() == []

@@ -45,9 +45,14 @@ def chosen() -> str:
 
 
 def given() -> Path | None:
-    """The folder that `$KUBEBUILDER_ASSETS` names, where it has all three binaries: it is then used as it is."""
-    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull)
-    return assets if all((assets / name).is_file() for name in BINARIES.values()) else None
+    """The folder that `$KUBEBUILDER_ASSETS` names, used as it is; raises UnavailableError where a binary lacks in it."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    if not named:
+        return None
+    missing = [name for name in BINARIES.values() if not (Path(named) / name).is_file()]
+    if missing:
+        raise UnavailableError(f"KUBEBUILDER_ASSETS is {named}, which has no {', '.join(missing)}: add it, or unset it")
+    return Path(named)
 
 
 def version(pair: str) -> str:

@@ -190,7 +190,7 @@ def test_a_plugin_is_run_again_once_when_its_token_is_refused(tmp_path: Path) ->
             async with Client(connection, clock=Dial().clock()) as client:
                 await asyncio.gather(*(node(client) for _ in range(3)))
                 gate.good = set()
-                with pytest.raises(KubeError, match=r"the credential is from /c, user u$"):
+                with pytest.raises(KubeError, match=r"the credential is from /c, user u: exec$"):
                     await node(client)
 
     run(main())
@@ -212,7 +212,7 @@ def test_of_many_that_are_refused_only_the_first_runs_the_plugin_again(tmp_path:
 def test_a_plugin_that_has_nothing_else_to_offer_is_not_believed_again(tmp_path: Path) -> None:
     gate = Gate()
     connection = replace(plain(""), credential=plugin(script(tmp_path, printing({"token": "t"}))))
-    assert refusal(connection, gate).endswith("the credential is from /c, user u")
+    assert refusal(connection, gate).endswith("the credential is from /c, user u: exec")
     assert gate.came == ["t"]
 
 

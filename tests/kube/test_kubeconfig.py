@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from cardwise.kube.connection import ExecPlugin, KeyPair, Token, TokenFile
+from cardwise.kube.errors import KubeconfigError
 from cardwise.kube.kubeconfig import in_cluster, load
 from kube.certificates import authority_pem
 from kube.configs import ALICE, EXEC, PAIR, URL, config, data, read, written
@@ -132,3 +133,11 @@ def test_a_pod_finds_its_server(tmp_path: Path, host: str, url: str) -> None:
     assert (connection.url, connection.namespace, connection.compressed) == (url, "ml", False)
     assert connection.tls.authority == tmp_path / "ca.crt"
     assert connection.credential == TokenFile(where="service account: token", path=tmp_path / "token")
+
+
+def test_a_namespace_of_a_pod_that_is_no_text_is_told(tmp_path: Path) -> None:
+    written(tmp_path / "ca.crt", authority_pem())
+    written(tmp_path / "token", "t")
+    (tmp_path / "namespace").write_bytes(b"\xff\xfe")
+    with pytest.raises(KubeconfigError, match=r"namespace is .*/namespace, which is no UTF-8 text"):
+        in_cluster({"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)

@@ -31,7 +31,7 @@ TLS_FAULTS: dict[str, tuple[Tls, str]] = {
 async def over_tls(tls: Tls, pair: KeyPair | None = None, *, clients: bool = False, name: str = "127.0.0.1") -> str:
     async with (
         serving(a_pod, server_context(name, clients=clients)) as url,
-        Client(Connection(where="", url=url, tls=tls, key_pair=pair)) as client,
+        Client(Connection(where="/etc/kubeconfig, context test", url=url, tls=tls, key_pair=pair)) as client,
     ):
         return (await client.get_quorum(PODS, "a", "ml")).full_name
 
@@ -41,6 +41,7 @@ def test_a_server_that_is_not_the_one_meant_is_not_spoken_to(tls: Tls, says: str
     with pytest.raises(KubeError, match=says) as caught:
         run(over_tls(tls))
     assert (caught.value.fault, caught.value.sent) == (Fault.UNREACHABLE, False)
+    assert "/etc/kubeconfig, context test: certificate-authority" in str(caught.value)
 
 
 ALICE = issued("alice@example.org")
@@ -64,7 +65,7 @@ def test_tls_with_an_intermediate_authority_alone() -> None:
         tls = Tls(authority=middle.cert_pem.bytes())
         async with (
             serving(a_pod, context) as url,
-            Client(Connection(where="", url=url, tls=tls)) as client,
+            Client(Connection(where="/etc/kubeconfig, context test", url=url, tls=tls)) as client,
         ):
             return (await client.get_quorum(PODS, "a", "ml")).full_name
 

@@ -158,7 +158,8 @@ def refused_hint(connection: Connection, grant: Grant, now: datetime) -> str:
     if connection.credential is not None:
         ends = _end_of(grant.token)
         since = f", which expired at {ends.isoformat(timespec='seconds')}" if ends is not None and ends <= now else ""
-        return f"the credential is from {connection.credential.where}{since}"
+        key = ": exec" if isinstance(connection.credential, ExecPlugin) else ""
+        return f"the credential is from {connection.credential.where}{key}{since}"
     if connection.key_pair is not None:
         return f"the credential is from {connection.key_pair.where}: client-certificate"
     return f"{connection.where} has no credential"

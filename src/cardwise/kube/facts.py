@@ -24,10 +24,14 @@ _status = msgspec.json.Decoder(Status)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed(Generic[T]):
-    """All there is, as of a version: what was known before and is not in it is gone."""
+    """All there is, as of a version: what was known before and is not in it is gone.
+
+    Except where `skipped` is above 0: so many objects were there and could not be read, so nothing is known to be gone.
+    """
 
     objects: tuple[T, ...]
     version: str
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,10 +81,17 @@ def in_cluster(environ: Mapping[str, str] = os.environ, account: Path = SERVICE_
         url=_url("environment", "KUBERNETES_SERVICE_HOST and _PORT", f"https://{host}:{port}"),
         tls=Tls(where="service account: ca.crt", authority=account / "ca.crt"),
         credential=TokenFile(where="service account: token", path=account / "token"),
-        namespace=namespace.read_text().strip() if namespace.is_file() else "default",
+        namespace=_text_of("service account: namespace", namespace) if namespace.is_file() else "default",
     )
     check(connection)
     return connection
+
+
+def _text_of(where: str, path: Path) -> str:
+    try:
+        return read_file(where, path).decode().strip()
+    except UnicodeDecodeError as error:
+        raise KubeconfigError(f"{where} is {path}, which is no UTF-8 text") from error
 
 
 def _files(path: str, environ: Mapping[str, str]) -> list[Path]:

@@ -123,18 +123,19 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> Listed[T]:
         objects: list[T] = []
-        version = ""
+        version, skipped = "", 0
         limit = self._page_objects if self._expired < MOST_EXPIRED else 0
         async for page in self._client.list_pages(self._resource, self._scope, limit=limit):
             objects += page.objects
             version = page.version
+            skipped += page.skipped
             if page.skipped:
                 self._skip(f"{page.skipped} objects of the list cannot be read", page.skipped)
         self.version = version
         self.counts.relists += self._lists > 0
         self._lists += 1
         self._stuck = self._expired = self._silent = 0
-        return Listed(objects=tuple(objects), version=version)
+        return Listed(objects=tuple(objects), version=version, skipped=skipped)
 
     def _request(self) -> Request:
         span = MOST_WATCH_SECONDS - LEAST_WATCH_SECONDS

@@ -202,6 +202,8 @@ class Faults:
         self._changed = changed
 
     def _plan(self, fault: Fault, times: int) -> None:
+        if fault.name and fault.verb == "create" and "/" not in fault.resource:
+            raise ValueError(f"a create names no object in its path: a fault for {fault.name} would never be met")
         with self._lock:
             self._requests.extend([fault] * times)
 

@@ -132,8 +132,13 @@ class Watch:
         if fault.ending is Ending.ABORT and request.transport is not None:
             request.transport.abort()
 
+    def _bookmarks(self) -> bool:
+        """Whether bookmarks are sent at all; of a version that is still to come a real server says nothing."""
+        asked = truth(self._call.query, "allowWatchBookmarks")
+        return asked and self._position <= self._around.store.revision
+
     def _bookmark_due(self) -> bool:
-        asked = truth(self._call.query, "allowWatchBookmarks") and not self._waiting
+        asked = self._bookmarks() and not self._waiting
         return asked and self._loop.time() >= self._spoke + self._around.bookmark_seconds
 
     def _nap_seconds(self) -> float:
@@ -141,7 +146,7 @@ class Watch:
         moments = [self._deadline]
         if self._waiting:
             moments.append(self._waiting[0][0] + delay)
-        elif truth(self._call.query, "allowWatchBookmarks"):
+        elif self._bookmarks():
             moments.append(self._spoke + self._around.bookmark_seconds)
         return max(0.0, min(moments) - now)
 
