@@ -88,7 +88,9 @@ def test_the_writes_of_a_refused_pods_wake_up_are_told(api: Api) -> None:
 def test_a_version_that_is_forgotten_is_gone_and_listed_anew(api: Api) -> None:
     """410: the reflector starts over with a list."""
     if api.forget is None:
-        pytest.skip("the real server forgets after five minutes at the earliest")
+        pytest.skip(
+            "tests/controlplane/test_forgetting.py has this for the real server, which needs a start of its own"
+        )
     pod = api.pod()
     api.forget()
 

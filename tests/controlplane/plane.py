@@ -7,6 +7,7 @@ back. `cluster.py` makes by hand what they would have made.
 from __future__ import annotations
 
 import base64
+import http.client
 import itertools
 import json
 import re
@@ -50,13 +51,16 @@ SCHEDULER_DEFAULTS: Json = {
 class ControlPlane:
     """A control plane out of the binaries in `binaries`, whose every file lies in the empty folder `folder`.
 
+    `flags` are more flags of kube-apiserver.
+
     `rest` speaks as an administrator whom RBAC does not hold back. As a context manager it starts and stops itself.
     """
 
     rest: Rest
     url: str
 
-    def __init__(self, binaries: Path, folder: Path) -> None:
+    def __init__(self, binaries: Path, folder: Path, flags: dict[str, str] | None = None) -> None:
+        self._flags = flags or {}
         self._binaries = binaries
         self._folder = folder
         self._authority = Authority(folder)
@@ -150,6 +154,17 @@ class ControlPlane:
             if all(event.get("objectRef", {}).get(key, "") == value for key, value in wanted.items())
         ]
 
+    def compact(self, revision: int) -> None:
+        """Make etcd forget all versions before this one; a server without a watch cache then answers 410 for them."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._etcd_port, timeout=10)
+        body = json.dumps({"revision": revision, "physical": True})
+        connection.request("POST", "/v3/kv/compaction", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        said = answer.read()
+        connection.close()
+        if answer.status != 200:
+            raise RuntimeError(f"etcd does not compact: {said.decode()}")
+
     def _start_on_free_ports(self) -> None:
         """Tried again where a port, free when it was chosen, was taken by another process before it was used."""
         for tries_left in reversed(range(START_TRIES)):
@@ -164,6 +179,7 @@ class ControlPlane:
 
     def _start_servers(self, etcd_port: int, peer_port: int, port: int) -> None:
         self._port, self.url = port, f"https://127.0.0.1:{port}"
+        self._etcd_port = etcd_port
         self.rest = Rest(port, self._authority.certificate, self._admin_pair)
         etcd = self._launch("etcd", _etcd_flags(self._folder, etcd_port, peer_port))
         etcd.wait_until(lambda: accepts(etcd_port), seconds=READY_SECONDS)
@@ -195,6 +211,7 @@ class ControlPlane:
             "audit-policy-file": str(self._folder / "audit-policy.json"),
             "audit-log-path": str(self._audit_log),
             "audit-log-maxsize": "8192",  # MB; a log that is rolled would lose its first writes to audit()
+            **self._flags,
         }
 
     def _scheduler_config(self, config: Json) -> Json:

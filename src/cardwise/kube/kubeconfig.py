@@ -1,6 +1,6 @@
 """From a kubeconfig, or from within a pod, to a connection.
 
-What kubectl would use and we cannot (proxies, impersonation, passwords, auth providers) is refused, never ignored: it
+What kubectl would use and we cannot (proxy-url, impersonation, passwords, auth providers) is refused, never ignored: it
 would be another server or another user than the one meant. Sources:
 https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and
 https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
