@@ -6,9 +6,10 @@ modelled: `Search.tries` says how many choices were made in vain, for tests to k
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import TypeVar
 
 from cardwise.core.model import (
     Card,
@@ -17,6 +18,8 @@ from cardwise.core.model import (
     CardUse,
     ContainerAllocation,
     ContainerKind,
+    ContainerRequest,
+    Left,
     Node,
     Placement,
     PodRequest,
@@ -24,6 +27,7 @@ from cardwise.core.model import (
 )
 
 Uses = Mapping[tuple[str, str], CardUse]
+Container = TypeVar("Container", bound=ContainerRequest | ContainerAllocation)
 
 
 @dataclass
@@ -103,8 +107,8 @@ def uuid_wanted(uuid: str, selection: Selection) -> bool:
     return uuid not in selection.avoid_uuids and (not selection.use_uuids or uuid in selection.use_uuids)
 
 
-def failures(spot: Spot, request: CardRequest, pod: PodRequest) -> list[str]:
-    """Every check that the card fails, in the order of the table."""
+def failures(spot: Spot, request: CardRequest, pod: PodRequest, spots: Sequence[Spot]) -> list[str]:
+    """Every check that the card fails, in the order of the table; `spots` are all cards of its node."""
     card = spot.card
     selection = pod.selections.get(request.family, Selection())
     memory = memory_needed(request, card)
@@ -119,6 +123,7 @@ def failures(spot: Spot, request: CardRequest, pod: PodRequest) -> list[str]:
         ("card-memory", memory > card.memory_mib),
         ("card-cores", cores > 0 and cores > card.cores_percent),
         ("card-slots", card.slots < 1),
+        ("quota", beyond_quota(spot, request, pod, spots)),
         ("slots", spot.slots + 1 > card.slots),
         ("idle", pod.card_policy.idle and spot.slots > 0),
         ("memory", spot.memory_mib + memory > card.memory_mib),
@@ -130,11 +135,79 @@ def failures(spot: Spot, request: CardRequest, pod: PodRequest) -> list[str]:
     return [name for name, failed in table if failed]
 
 
-def verdict(spot: Spot, request: CardRequest, pod: PodRequest) -> str:
+def verdict(spot: Spot, request: CardRequest, pod: PodRequest, spots: Sequence[Spot]) -> str:
     """The first check that the card fails, "fits", or "not asked" for a card of another family."""
     if spot.card.family != request.family:
         return "not asked"
-    return next(iter(failures(spot, request, pod)), "fits")
+    return next(iter(failures(spot, request, pod, spots)), "fits")
+
+
+# -- quotas --------------------------------------------------------------------------------------------------------
+
+
+def peak_of(pod: PodRequest, family: str, take: Callable[[CardRequest], int]) -> int:
+    """The most that any phase of the pod's life takes of a family."""
+    return max(sum(take(r) for c in phase for r in c.cards if r.family == family) for phase in phases(pod.containers))
+
+
+def surely_beyond(pod: PodRequest, family: str) -> bool:
+    """Whether what a pod asks in plain numbers is more than its quotas leave, whatever the cards."""
+    left = pod.quota.get(family, Left())
+    limits = [
+        (left.cards, peak_of(pod, family, lambda request: request.count)),
+        (left.memory_mib, peak_of(pod, family, lambda request: request.count * request.memory_mib)),
+        (left.cores_percent, peak_of(pod, family, lambda request: request.count * request.cores_percent)),
+    ]
+    return any(most is not None and asked > most for most, asked in limits)
+
+
+def memory_left(request: CardRequest, pod: PodRequest) -> int | None:
+    """MiB that quotas leave for all cards of one request by percentage, when its pod's plain numbers are taken off."""
+    left = pod.quota.get(request.family, Left()).memory_mib
+    if left is None or not request.memory_percent:
+        return None
+    together = [phase for phase in phases(pod.containers) if any(r is request for c in phase for r in c.cards)]
+    plain = [
+        sum(r.count * r.memory_mib for c in phase for r in c.cards if r.family == request.family) for phase in together
+    ]
+    return left - max(plain)
+
+
+def beyond_quota(spot: Spot, request: CardRequest, pod: PodRequest, spots: Sequence[Spot]) -> bool:
+    """Whether quotas keep the pod off a card: by all it asks, or as this card and the smallest others are too much."""
+    if surely_beyond(pod, request.family):
+        return True
+    left = memory_left(request, pod)
+    if left is None:
+        return False
+    free = replace(pod, quota={})
+    near = [other for other in spots if other.card.numa == spot.card.numa or not one_numa(request, pod)]
+    others = [
+        memory_needed(request, other.card)
+        for other in near
+        if other is not spot and verdict(other, request, free, spots) == "fits"
+    ]
+    return memory_needed(request, spot.card) + sum(sorted(others)[: request.count - 1]) > left
+
+
+def one_numa(request: CardRequest, pod: PodRequest) -> bool:
+    """Whether all cards of a request must be on one NUMA node."""
+    return pod.selections.get(request.family, Selection()).one_numa
+
+
+def within_quota(pod: PodRequest, containers: Sequence[ContainerAllocation]) -> bool:
+    """Whether a pod that gets these cards stays within its quotas in every phase of its life."""
+    for phase in phases(containers):
+        for family, left in pod.quota.items():
+            cards = [card for container in phase for card in container.cards if card.family == family]
+            limits = [
+                (left.cards, len(cards)),
+                (left.memory_mib, sum(card.memory_mib for card in cards)),
+                (left.cores_percent, sum(card.cores_percent for card in cards)),
+            ]
+            if any(most is not None and taken > most for most, taken in limits):
+                return False
+    return True
 
 
 # -- order ---------------------------------------------------------------------------------------------------------
@@ -208,6 +281,10 @@ class Search:
         step = self.steps[at]
         for choice in self.choices(at):
             self.chosen.append(choice)
+            if not within_quota(self.pod, self.containers()):
+                self.chosen.pop()
+                self.tries += 1
+                continue
             self.take(step, choice, 1)
             if self.fill(at + 1):
                 return True
@@ -231,19 +308,30 @@ class Search:
         step = self.steps[at]
         request = step.request
         early = self.own_init_cards(at)
-        fitting = [spot for spot in self.spots if verdict(spot, request, self.pod) == "fits"]
+        fitting = [spot for spot in self.spots if verdict(spot, request, self.pod, self.spots) == "fits"]
         fitting.sort(key=lambda spot: rank_key(spot, self.pod, early))
-        one_numa = self.pod.selections.get(request.family, Selection()).one_numa
+        together = one_numa(request, self.pod)
         found = []
         for places in combinations(range(len(fitting)), request.count):
             choice = tuple(fitting[place] for place in places)
-            if one_numa and len({spot.card.numa for spot in choice}) > 1:
+            if together and len({spot.card.numa for spot in choice}) > 1:
                 continue
-            others = [spot for spot in fitting if not one_numa or spot.card.numa == choice[0].card.numa]
+            others = [spot for spot in fitting if not together or spot.card.numa == choice[0].card.numa]
             links = linked(self.node, choice, others) if self.pod.card_policy.linked else 0
             found.append((-links, places, choice))
         found.sort(key=lambda one: one[:2])
         return [choice for _links, _places, choice in found]
+
+    def containers(self) -> tuple[ContainerAllocation, ...]:
+        """What each container got so far."""
+        containers = []
+        for number, container in enumerate(self.pod.containers):
+            got = []
+            for step, choice in zip(self.steps, self.chosen, strict=False):
+                if step.container == number:
+                    got += [allocation(spot.card, step.request) for spot in choice]
+            containers.append(ContainerAllocation(name=container.name, kind=container.kind, cards=tuple(got)))
+        return tuple(containers)
 
     def own_init_cards(self, at: int) -> set[int]:
         """Cards of the pod's init containers, which its app containers take first."""
@@ -276,20 +364,13 @@ def plan(node: Node, uses: Uses, pod: PodRequest) -> Outcome:
     search = Search(node, pod, spots_of(node, uses), steps_of(pod))
     if node.out_of_service or not search.fill(0):
         return Outcome(None, search.tries)
-    containers = []
-    for number, container in enumerate(pod.containers):
-        got = []
-        for step, choice in zip(search.steps, search.chosen, strict=True):
-            if step.container == number:
-                got += [allocation(spot.card, step.request) for spot in choice]
-        containers.append(ContainerAllocation(name=container.name, kind=container.kind, cards=tuple(got)))
     exclusive = {
         spot.card.uuid
         for step, choice in zip(search.steps, search.chosen, strict=True)
         for spot in choice
         if is_exclusive(step.request, pod)
     }
-    placement = Placement(node=node.name, containers=tuple(containers), exclusive=frozenset(exclusive))
+    placement = Placement(node=node.name, containers=search.containers(), exclusive=frozenset(exclusive))
     return Outcome(placement, search.tries)
 
 
@@ -324,9 +405,9 @@ def decide(nodes: Iterable[Node], uses: Uses, pod: PodRequest, wishes: Mapping[s
 
 
 def refused(nodes: Iterable[Node], uses: Uses, pod: PodRequest) -> dict[str, bool]:
-    """The nodes that cannot take the pod, and whether they could not even with nothing running."""
+    """The nodes that cannot take the pod, and whether they could not even with nothing running anywhere."""
     return {
-        node.name: plan(emptied(node), {}, pod).placement is None
+        node.name: plan(emptied(node), {}, replace(pod, quota={})).placement is None
         for node in nodes
         if plan(node, uses, pod).placement is None
     }
@@ -340,10 +421,10 @@ def emptied(node: Node) -> Node:
 # -- what a pod holds ----------------------------------------------------------------------------------------------
 
 
-def phases(containers: Sequence[ContainerAllocation]) -> list[list[ContainerAllocation]]:
+def phases(containers: Sequence[Container]) -> list[list[Container]]:
     """Which containers run together, over a pod's life."""
-    sidecars: list[ContainerAllocation] = []
-    found = []
+    sidecars: list[Container] = []
+    found: list[list[Container]] = []
     for container in containers:
         if container.kind is ContainerKind.INIT:
             found.append([*sidecars, container])

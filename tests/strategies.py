@@ -19,6 +19,7 @@ from cardwise.core.model import (
     ContainerAllocation,
     ContainerKind,
     ContainerRequest,
+    Left,
     Links,
     Node,
     Placement,
@@ -124,10 +125,20 @@ def holds(number: int) -> st.SearchStrategy[Hold]:
     )
 
 
-@st.composite
-def requests(draw: st.DrawFn, family: str = "nvidia") -> CardRequest:
+light = st.sampled_from((CardUse(), CardUse(), CardUse(slots=1, memory_mib=1), CardUse(slots=1, memory_mib=5)))
+sizes = st.sampled_from((1, 5, 10, 15, 20)) | st.sampled_from((-1, -30, -50, -60, -100))
+"""Of memory: MiB, or percent below zero."""
+
+
+def requests(family: str = "nvidia") -> st.SearchStrategy[CardRequest]:
     """A request as admission lets it pass: MiB or percent, not both."""
-    size = draw(st.sampled_from((1, 5, 10, 15, 20)) | st.sampled_from((-1, -30, -50, -60, -100)))
+    return requests_of(sizes, family)
+
+
+@st.composite
+def requests_of(draw: st.DrawFn, sizes: st.SearchStrategy[int], family: str = "nvidia") -> CardRequest:
+    """The same of these sizes."""
+    size = draw(sizes)
     return CardRequest(
         family=family,
         count=draw(st.sampled_from((1, 1, 1, 2, 2, 3))),
@@ -164,6 +175,23 @@ def containers(draw: st.DrawFn, name: str) -> ContainerRequest:
     return ContainerRequest(name=name, kind=draw(kinds), cards=tuple(draw(requests(family)) for family in asked))
 
 
+def limits(amounts: tuple[int, ...]) -> st.SearchStrategy[int | None]:
+    """Mostly no limit, else one of these."""
+    return st.none() | st.none() | st.sampled_from(amounts)
+
+
+@st.composite
+def quotas(draw: st.DrawFn) -> dict[str, Left]:
+    """What quotas leave of one family or two: often nothing but memory is limited, in sizes that only some cards have."""
+    left = st.builds(
+        Left,
+        cards=limits((0, 1, 2, 3)),
+        memory_mib=limits((0, 5, 10, 15)) | st.sampled_from((5, 10, 15, 20, 30, 40)),
+        cores_percent=limits((0, 50, 100)),
+    )
+    return draw(st.dictionaries(families, left, min_size=1, max_size=2))
+
+
 @st.composite
 def pods(draw: st.DrawFn, name: str = "new", most: int = 4) -> PodRequest:
     """A pod of one to `most` containers, init containers first, with any wishes."""
@@ -183,6 +211,7 @@ def pods(draw: st.DrawFn, name: str = "new", most: int = 4) -> PodRequest:
         node_policy=draw(st.sampled_from(("binpack", "spread"))),
         card_policy=draw(st.just(CardPolicy()) | card_policies),
         weights=draw(weights),
+        quota=draw(st.just({}) | st.just({}) | quotas()),
     )
 
 
@@ -298,6 +327,47 @@ def tight_pods(draw: st.DrawFn) -> PodRequest:
                 st.sampled_from((("spread",), ("spread",), ("binpack",), ("numa", "binpack"), ("binpack", "numa")))
             ),
             linked=draw(st.booleans()),
+        ),
+    )
+
+
+@st.composite
+def cases_of_quotas(draw: st.DrawFn) -> Case:
+    """Cards of two sizes or three, and containers that ask for percentages of them beyond what is left, or just within."""
+    own = tuple(
+        Card(
+            uuid=uuid,
+            index=index,
+            family="nvidia",
+            model=MODELS[0],
+            slots=3,
+            memory_mib=draw(st.sampled_from((10, 20, 30))),
+            cores_percent=100,
+            numa=index % 2,
+        )
+        for index, uuid in enumerate(UUIDS[: draw(st.integers(2, 5))])
+    )
+    size = st.sampled_from((-30, -50, -50, -100, 5))
+    containers = [
+        ContainerRequest(name=f"c{number}", kind=draw(kinds), cards=(draw(requests_of(size)),))
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    return Case(
+        nodes=(Node(name="a", cards=own, links=draw(st.just(()) | links_between(len(own)))),),
+        holds=tuple(
+            Hold(uid=f"u{card.index}", namespace="ml", name=f"r{card.index}", node="a", use={card.uuid: draw(light)})
+            for card in own
+        ),
+        pod=PodRequest(
+            namespace="ml",
+            name="new",
+            uid="uid-new",
+            containers=tuple(sorted(containers, key=lambda container: container.kind is ContainerKind.APP)),
+            selections={"nvidia": Selection(one_numa=draw(st.booleans()))},
+            card_policy=CardPolicy(
+                keys=draw(st.sampled_from((("spread",), ("binpack",), ("numa", "spread")))), linked=draw(st.booleans())
+            ),
+            quota={"nvidia": Left(memory_mib=draw(st.integers(3, 60)), cards=draw(limits((2, 3))))},
         ),
     )
 

@@ -186,8 +186,9 @@ def test_only_a_record_of_that_node_counts(annotations: dict[str, str], counts: 
     assert any("holds nothing that counts" in text for text in world.warnings) is not counts
 
 
-def test_case_12_a_record_on_a_pod_that_asks_for_nothing_counts_nothing() -> None:
-    world = world_of(ONE, running_pod("r", "n1", using(("GPU-0", 24576, 100)), containers=[{"name": "c"}]))
+@pytest.mark.parametrize("container", [{"name": "c"}, container_object(gpu=0)], ids=["no-resource", "a-count-of-0"])
+def test_case_12_a_record_on_a_pod_that_asks_for_nothing_counts_nothing(container: Object) -> None:
+    world = world_of(ONE, running_pod("r", "n1", using(("GPU-0", 24576, 100)), containers=[container]))
     assert used(world) == CardUse()
 
 

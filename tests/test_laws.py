@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import oracle
 import strategies as some
 from builders import card, cluster
-from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, fits, need_of, verdicts
+from cardwise.core.checks import CHECKS, FITS, NOT_ASKED, fits, verdicts
 from cardwise.core.cluster import Hold
-from cardwise.core.model import Card, CardUse, ContainerAllocation, Node, Placement, Selection
-from cardwise.core.peak import peak_use
+from cardwise.core.model import Card, CardUse, ContainerAllocation, Node, Placement
+from cardwise.core.peak import peak_amounts, peak_use
 from cardwise.core.place import best_first, never_fits
-from cardwise.core.plan import MOST_TRIES
+from cardwise.core.plan import EXACT_TRIES, steps_of
 from cardwise.core.topology import distinct_sets, linked_set, linked_sets
 from strategies import Case
 
@@ -28,7 +28,7 @@ many = settings(max_examples=EXAMPLES * 4)
 
 def small(outcome: oracle.Outcome) -> oracle.Outcome:
     """The oracle's answer, where the bound on the core's search cannot have cut it short."""
-    assume(outcome.tries < MOST_TRIES)
+    assume(outcome.tries < EXACT_TRIES)
     return outcome
 
 
@@ -52,6 +52,20 @@ def test_what_fits_only_on_second_thought_is_placed_as_the_oracle_places_it(case
     made = case.cluster()
     assert made.place(case.pod) == expected.placement
     assert set(made.refusals(case.pod)) == (set() if expected.placement else {"a"})
+
+
+@many
+@given(some.cases_of_quotas())
+def test_what_quotas_leave_is_given_as_the_oracle_gives_it_and_never_more(case: Case) -> None:
+    expected = small(oracle.decide(case.nodes, case.uses(), case.pod))
+    made = case.cluster()
+    placement = made.place(case.pod)
+    assert placement == expected.placement
+    assert set(made.refusals(case.pod)) == (set() if placement else {"a"})
+    if placement is not None:
+        taken = peak_amounts(placement.containers)["nvidia"]
+        assert taken.memory_mib <= (case.pod.quota["nvidia"].memory_mib or 0)
+        assert oracle.within_quota(case.pod, placement.containers)
 
 
 @half
@@ -123,6 +137,7 @@ def test_more_capacity_never_makes_a_pod_unfit(case: Case, what: str, data: st.D
         what == "memory_mib"
     ):  # two percentages of one card are each rounded down: 50 % + 50 % of 5 MiB leave 1, of 4 none
         assume(sum(request.memory_percent > 0 for one in case.pod.containers for request in one.cards) <= 1)
+        assume(not case.pod.quota)  # a percentage of a larger card is more, and may be beyond it
     if case.cluster().place(case.pod) is None:
         return
     grown = replace(case, nodes=_grown(case.nodes, what, data))
@@ -168,11 +183,11 @@ def test_nodes_are_tried_by_preference_then_policy_then_name(
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
-@given(some.cases(most_nodes=3))
+@given(some.cases(most_nodes=3) | some.cases_of_quotas())
 def test_refusals_name_the_nodes_that_cannot_and_whether_waiting_could_help(case: Case) -> None:
-    for node in case.nodes:
-        small(oracle.plan(node, case.uses(), case.pod))
-        small(oracle.plan(oracle.emptied(node), {}, case.pod))
+    assume(sum(oracle.plan(node, case.uses(), case.pod).tries for node in case.nodes) < EXACT_TRIES)
+    idle = (oracle.plan(oracle.emptied(node), {}, replace(case.pod, quota={})) for node in case.nodes)
+    assume(sum(outcome.tries for outcome in idle) < EXACT_TRIES)
     found = case.cluster().refusals(case.pod)
     assert {name: refusal.lasting for name, refusal in found.items()} == oracle.refused(
         case.nodes, case.uses(), case.pod
@@ -181,21 +196,21 @@ def test_refusals_name_the_nodes_that_cannot_and_whether_waiting_could_help(case
 
 
 @half
-@given(some.cases(most_nodes=3))
+@given(some.cases(most_nodes=3) | some.cases_of_quotas())
 def test_never_fits_says_whether_the_pod_fits_on_nodes_where_nothing_runs(case: Case) -> None:
-    idle = small(oracle.decide(map(oracle.emptied, case.nodes), {}, case.pod))
+    idle = small(oracle.decide(map(oracle.emptied, case.nodes), {}, replace(case.pod, quota={})))
     assert never_fits(case.cluster().cards, case.pod) is (idle.placement is None)
 
 
-@given(some.cases())
+@given(some.cases() | some.cases_of_quotas())
 def test_verdicts_and_fits_say_of_each_card_what_the_oracle_says(case: Case) -> None:
     view = case.cluster().cards.view()
-    for request in (request for container in case.pod.containers for request in container.cards):
-        need = need_of(request, case.pod.selections.get(request.family, Selection()), case.pod.card_policy)
-        found, fitting = verdicts(view, need), fits(view, need)
+    for step, plain in zip(steps_of(case.pod), oracle.steps_of(case.pod), strict=True):
+        found, fitting = verdicts(view, step.need), fits(view, step.need)
         assert np.array_equal(fitting, found == FITS)
         for column, node in enumerate(case.nodes):
-            expected = [oracle.verdict(spot, request, case.pod) for spot in oracle.spots_of(node, case.uses())]
+            spots = oracle.spots_of(node, case.uses())
+            expected = [oracle.verdict(spot, plain.request, case.pod, spots) for spot in spots]
             padding = ["not asked"] * (len(found) - len(expected))
             assert [_name(row) for row in found[:, column].tolist()] == expected + padding
 

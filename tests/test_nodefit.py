@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardwise.core.model import Refusal
-from cardwise.core.nodefit import AFFINITY_STEP, NodeFacts, NodeTable, peak_requests
+from cardwise.core.nodefit import AFFINITY_STEP, NO_NODE, NodeFacts, NodeTable, peak_requests
 from cardwise.core.nodeselect import Expression, PodRules, Taint, Term, Toleration
 
 GI, MI = 1 << 30, 1 << 20
@@ -235,6 +235,47 @@ def test_many_distinct_rules_stay_right() -> None:
         name = Expression(key="metadata.name", operator="In", values=(f"n{index % 550}",))
         rules = PodRules(required=(Term(fields=(name,)),))
         assert table.mask(rules, {}).tolist() == [index % 550 == own for own in range(3)]
+
+
+def test_a_node_that_changes_is_looked_at_again_and_what_is_in_use_stays() -> None:
+    table = NodeTable([node("n1", {"cpu": 10}, zone="a"), node("n2", {"cpu": 10}, zone="b")])
+    rules = PodRules(node_selector=(("zone", "a"),))
+    table.add_use(1, {"cpu": 4})
+    assert table.mask(rules, {"cpu": 5}).tolist() == [True, False]
+    table.set(1, node("n2", {"cpu": 9}, zone="a"))
+    table.set(2, node("n3", {"cpu": 5}, zone="a"))
+    assert table.mask(rules, {"cpu": 5}).tolist() == [True, True, True]
+    assert table.mask(rules, {"cpu": 6}).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("rules", [ANY_NODE, tolerating("")], ids=["plain", "tolerating everything"])
+def test_a_place_without_a_node_fits_nothing(rules: PodRules) -> None:
+    table = NodeTable([node("n1"), node("n2")])
+    table.set(0, NO_NODE)
+    assert table.mask(rules, {}).tolist() == [False, True]
+
+
+def test_what_was_given_out_before_a_change_stays_as_it_was() -> None:
+    table = NodeTable([NodeFacts(name="n1", taints=(SOFT,)), node("n2")])
+    before = table.preference(ANY_NODE)
+    table.set(0, node("n1"))
+    assert (before.tolist(), table.preference(ANY_NODE).tolist()) == ([-1, 0], [0, 0])
+
+
+def test_more_changes_than_are_remembered_stay_right() -> None:
+    table = NodeTable([node("n1", zone="a"), node("n2", zone="a")])
+    rules = PodRules(node_selector=(("zone", "a"),))
+    table.mask(rules, {})
+    for change in range(5001):
+        table.set(1, node("n2", zone="ab"[change % 2]))
+    table.set(0, node("n1", zone="b"))
+    assert table.mask(rules, {}).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_there_are_no_gaps_in_a_table(index: int) -> None:
+    with pytest.raises(IndexError, match=rf"^index is {index}, must be 0 to 1$"):
+        NodeTable([node()]).set(index, node())
 
 
 SOFT = Taint(key="busy", effect="PreferNoSchedule")

@@ -1,11 +1,14 @@
-"""Laws of the node table: mask and refusals agree, taking back use undoes it, and asking for less never fits less."""
+"""Laws of the node table: mask and refusals agree, changes tell, and asking for less never fits less."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardwise.core.nodefit import NodeFacts, NodeTable
+from cardwise.core.nodefit import NO_NODE, NodeFacts, NodeTable
 from cardwise.core.nodeselect import Expression, PodRules, Taint, Term, Toleration
 
 ANY_NODE = PodRules()
@@ -89,3 +92,69 @@ def test_a_request_that_fits_still_fits_when_less_is_asked(
     table = NodeTable(facts)
     less = {name: amount - 1 for name, amount in asked.items()}
     assert not (table.mask(rules, asked) & ~table.mask(rules, less)).any()
+
+
+@dataclass
+class Watched:
+    """A table that changes, beside what a fresh one is made from."""
+
+    table: NodeTable
+    facts: list[NodeFacts]
+    uses: list[list[Amounts]] = field(default_factory=list)
+
+    def set(self, index: int, facts: NodeFacts) -> None:
+        self.table.set(index, facts)
+        if index == len(self.facts):
+            self.facts.append(facts)
+            self.uses.append([])
+        self.facts[index] = facts
+
+    def use(self, index: int, amounts: Amounts) -> None:
+        self.table.add_use(index, amounts)
+        self.uses[index].append(amounts)
+
+    def end(self, index: int) -> None:
+        if self.uses[index]:
+            self.table.remove_use(index, self.uses[index].pop(0))
+
+    def fresh(self) -> NodeTable:
+        made = NodeTable(self.facts)
+        for index, used in enumerate(self.uses):
+            for amounts in used:
+                made.add_use(index, amounts)
+        return made
+
+
+steps = st.one_of(
+    st.tuples(st.just("set"), st.integers(0, 4), facts_of_nodes | st.just(NO_NODE)),
+    st.tuples(st.just("use"), st.integers(0, 4), requests),
+    st.tuples(st.just("end"), st.integers(0, 4)),
+    st.tuples(st.just("look"), st.integers(0, 2)),
+)
+
+
+def answers(table: NodeTable, rules: PodRules, asked: Amounts) -> tuple[object, ...]:
+    refusals = [table.refusals(rules, asked, index) for index in range(len(table))]
+    return table.facts, table.mask(rules, asked).tolist(), table.preference(rules).tolist(), refusals
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(facts_of_nodes, max_size=2),
+    st.lists(steps, max_size=12),
+    st.lists(pod_rules, min_size=3, max_size=3),
+    st.lists(requests, min_size=3, max_size=3),
+)
+def test_a_table_after_any_changes_is_a_table_made_anew(
+    facts: list[NodeFacts], changes: list[tuple[Any, ...]], rules: list[PodRules], asked: list[Amounts]
+) -> None:
+    watched = Watched(NodeTable(facts), [*facts], [[] for _ in facts])
+    for what, at, *values in changes:
+        if what == "look":
+            answers(watched.table, rules[at], asked[at])
+        elif what == "set":
+            watched.set(min(at, len(watched.facts)), *values)
+        elif watched.facts:
+            getattr(watched, what)(at % len(watched.facts), *values)
+    for one, amounts in zip(rules, asked, strict=True):
+        assert answers(watched.table, one, amounts) == answers(watched.fresh(), one, amounts)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from cardwise.kube.client import Client
 from cardwise.kube.clock import Clock
-from cardwise.kube.facts import Bookmark, Changed, Fact, Listed, Removed, Synced, Troubled
+from cardwise.kube.facts import Bookmark, Changed, Fact, Listed, Removed, Synced, Troubled, Unreadable
 from cardwise.kube.requests import PODS
 from cardwise.kube.watch import Counts, Reflector
 from cardwise.wire.objects import Pod
@@ -100,6 +100,8 @@ def in_words(fact: Fact[Pod]) -> str:
             return f"listed {','.join(one.metadata.name for one in fact.objects)} @{fact.version}"
         case Changed() | Removed():
             return f"{type(fact).__name__.lower()} {fact.object.metadata.name} @{fact.version}"
+        case Unreadable():
+            return f"unreadable {fact.name} @{fact.version}"
         case Synced() | Bookmark():
             return f"{type(fact).__name__.lower()} @{fact.version}"
         case Troubled():

@@ -129,11 +129,14 @@ def test_a_page_is_decoded() -> None:
     assert (page.version, page.next_page, page.skipped) == ("7", "next", 0)
 
 
-def test_an_object_of_a_page_that_cannot_be_read_is_left_out_and_counted() -> None:
+def test_an_object_of_a_page_that_cannot_be_read_is_told_beside_the_others() -> None:
     listed = pod_list("a", "b", "c")
-    listed["items"][1]["spec"] = []
+    listed["items"][1]["spec"] = {"nodeName": "n1", "containers": {}}
     page = page_in(came(200, listed), PODS)
     assert [one.full_name for one in page.objects] == ["ml/a", "ml/c"]
+    (lost,) = page.unreadable
+    assert (lost.namespace, lost.name, lost.uid, lost.node_name) == ("ml", "b", "uid-b", "n1")
+    assert "at `$.spec.containers`" in lost.reason
     assert page.skipped == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardwise.kube.errors import Fault, KubeError
-from cardwise.kube.facts import Bookmark, Changed, Lines, Removed, Skipped, read_line
+from cardwise.kube.facts import Bookmark, Changed, Lines, Removed, Skipped, Unreadable, read_line
 from cardwise.kube.requests import PODS
 from kube.servers import bookmark, line, pod, status
 
@@ -88,8 +89,18 @@ SKIPPED: dict[str, tuple[str, Any, str, str]] = {
     "a bookmark of another kind": ("BOOKMARK", pod("a", 5) | {"kind": ""}, "5", "BOOKMARK of an object without a kind"),
     "no version": ("ADDED", pod("a") | {"metadata": {}}, "", "ADDED without metadata.resourceVersion"),
     "no metadata": ("ADDED", {"kind": "Pod"}, "", "ADDED without metadata.resourceVersion"),
-    "no object": ("ADDED", 7, "", "ADDED of an object that cannot be read"),
-    "a shape we do not know": ("ADDED", pod("a", 5) | {"spec": []}, "5", "Pod ml/a cannot be read: Expected `object`"),
+    "a bookmark that cannot be read": (
+        "BOOKMARK",
+        {"kind": "Pod", "metadata": {"resourceVersion": "5", "name": 7}},
+        "5",
+        "BOOKMARK of an object that cannot be read",
+    ),
+    "a kind we do not know, that cannot be read": (
+        "ADDED",
+        {"kind": "Widget", "metadata": {"resourceVersion": "5", "name": 7}},
+        "5",
+        "ADDED of an object that cannot be read",
+    ),
 }
 
 
@@ -99,6 +110,43 @@ def test_what_says_nothing_to_us_is_skipped_with_its_version(kind: str, one: Any
     assert isinstance(said, Skipped)
     assert said.version == version
     assert says in said.reason
+
+
+UNREADABLE: dict[str, tuple[bytes, Unreadable]] = {
+    "a spec of another type": (
+        line("ADDED", pod("a", 5) | {"spec": []}),
+        Unreadable(namespace="ml", name="a", uid="uid-a", version="5", reason="Expected `object`"),
+    ),
+    "a pod that is gone": (
+        line("DELETED", pod("a", 5) | {"spec": {"nodeName": "n1", "volumes": 7}}),
+        Unreadable(namespace="ml", name="a", uid="uid-a", node_name="n1", version="5", reason="Expected", gone=True),
+    ),
+    "a name of another type": (
+        line("MODIFIED", {"kind": "Pod", "metadata": {"name": 7, "uid": "u", "resourceVersion": "5"}}),
+        Unreadable(uid="u", version="5", reason="Expected `str`, got `int`"),
+    ),
+    "metadata of another type": (
+        line("ADDED", {"kind": "Pod", "metadata": [], "spec": {"nodeName": "n1"}}),
+        Unreadable(node_name="n1", reason="Expected `object | null`, got `array`"),
+    ),
+    "a node's name of another type": (
+        line("ADDED", pod("a", 5) | {"spec": {"nodeName": 7}}),
+        Unreadable(namespace="ml", name="a", uid="uid-a", version="5", reason="Expected `str`, got `int`"),
+    ),
+    "no object": (b'{"type":"ADDED","object":7}', Unreadable(reason="Expected `object`, got `int`")),
+    "bytes that are no text": (
+        line("ADDED", pod("a", 5, text="?")).replace(b"?", b"\xff"),
+        Unreadable(namespace="ml", name="a", uid="uid-a", version="5", reason="Invalid UTF-8"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), UNREADABLE.values(), ids=UNREADABLE)
+def test_an_object_that_cannot_be_decoded_tells_what_it_can(text: bytes, expected: Unreadable) -> None:
+    said = read_line("", text, PODS)
+    assert isinstance(said, Unreadable)
+    assert expected.reason in said.reason
+    assert replace(said, reason="") == replace(expected, reason="")
 
 
 BROKEN = {

@@ -12,7 +12,7 @@ from aiohttp import web
 from cardwise.kube.client import Client
 from cardwise.kube.clock import SYSTEM_CLOCK, Clock
 from cardwise.kube.errors import Fault
-from cardwise.kube.facts import Bookmark, Changed, Fact, Troubled
+from cardwise.kube.facts import Bookmark, Changed, Fact, Listed, Troubled, Unreadable
 from cardwise.kube.requests import PODS, Scope
 from cardwise.kube.watch import Counts, Reflector
 from cardwise.wire.objects import Pod
@@ -136,12 +136,13 @@ def test_unknown_kinds_and_objects_that_cannot_be_read_are_counted_and_skipped(
         line("HELLO", pod("h", 12)),
         line("ADDED", pod("s", 13) | {"spec": 7}),
         line("ADDED", {}),
+        line("DELETED", pod("u", 17) | {"spec": 7}),
         line("ADDED", pod("b", 14)),
     ]
     api = Api((b"".join(lines), *[line("ADDED", pod("w", 15) | {"kind": "Widget"})] * 20, bookmark(16)))
-    words, counts = told(api, 4)
-    assert words[2:] == ["changed b @14", "bookmark @16"]
-    assert (counts.skipped, counts.bad_lines, counts.troubles) == (24, 0, 0)
+    words, counts = told(api, 6)
+    assert words[2:] == ["unreadable s @13", "unreadable u @17", "changed b @14", "bookmark @16"]
+    assert (counts.skipped, counts.bad_lines, counts.troubles) == (25, 0, 0)
     assert sum(record.levelno == logging.WARNING for record in caplog.records) == 20
 
 
@@ -149,6 +150,22 @@ def test_what_is_skipped_moves_the_version_on_where_it_has_one() -> None:
     api = Api(line("HELLO", pod("h", 12)), line("ADDED", {}), stay)
     told(api, 6)
     assert api.versions == ["10", "12", "12"]
+
+
+def test_what_cannot_be_read_moves_the_version_on() -> None:
+    api = Api(line("ADDED", pod("s", 12) | {"spec": 7}), stay)
+    words, _ = told(api, 5)
+    assert words[2:4] == ["unreadable s @12", "troubled: unreachable"]
+    assert api.versions == ["10", "12"]
+
+
+def test_a_pod_that_cannot_be_read_is_a_fact_with_all_that_can_be_told_of_it() -> None:
+    broken = pod("s", 11) | {"spec": {"nodeName": "n1", "containers": 7}}
+    facts, _ = run(facts_of(Api(line("MODIFIED", broken), stay), 3, Waits().clock))
+    (said,) = (fact for fact in facts if isinstance(fact, Unreadable))
+    assert (said.namespace, said.name, said.uid, said.node_name) == ("ml", "s", "uid-s", "n1")
+    assert (said.version, said.gone) == ("11", False)
+    assert said.reason == "Expected `array | null`, got `int` - at `$.spec.containers`"
 
 
 def test_bad_lines_with_progress_between_them_are_no_reason_to_list_again() -> None:
@@ -163,11 +180,15 @@ def test_after_a_healthy_minute_the_waits_start_anew() -> None:
     assert waits.waits == pytest.approx([0.1] * 4)
 
 
-def test_objects_of_a_list_that_cannot_be_read_are_counted() -> None:
-    listed = pod_list("a", "b")
-    listed["items"][0]["spec"] = 7
-    words, counts = told(Api(stay, lists=(listed,)), 1)
-    assert (words, counts.skipped) == (["listed b @10"], 1)
+def test_objects_of_a_list_that_cannot_be_read_are_counted_and_told_page_after_page() -> None:
+    first, second = pod_list("a", "b", next_page="1"), pod_list("c", "d")
+    first["items"][0]["spec"] = second["items"][1]["spec"] = 7
+    facts, counts = run(facts_of(Api(stay, lists=(first, second)), 1, Waits().clock))
+    (listed,) = facts
+    assert isinstance(listed, Listed)
+    assert [one.metadata.name for one in listed.objects] == ["b", "c"]
+    assert [(one.name, one.uid) for one in listed.unreadable] == [("a", "uid-a"), ("d", "uid-d")]
+    assert (listed.skipped, counts.skipped) == (2, 2)
 
 
 REFUSALS: dict[str, tuple[Json, str]] = {

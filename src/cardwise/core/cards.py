@@ -23,9 +23,10 @@ Floats = npt.NDArray[np.float64]
 Nodes = slice | Ints
 
 ABSENT = -1
+_FEW = 64
 _JOURNAL_LEAST = 4096
-_USED_SUMS, _TOTAL_SUMS = slice(0, 3), slice(3, 6)
-"""The rows of a node's sums: slots, memory and compute, in use and in total."""
+_TOTAL_SUMS = slice(3, 6)
+"""The last rows of a node's sums: slots, memory and compute in total. The first are the same in use."""
 
 _STATIC: dict[str, Any] = {
     "family": np.int16,
@@ -96,10 +97,16 @@ class Vocabulary:
         return found
 
 
+def _cut(column: npt.NDArray[Any], nodes: Nodes) -> npt.NDArray[Any]:
+    cut: npt.NDArray[Any] = column[:, nodes] if isinstance(nodes, slice) else column.take(nodes, axis=1)
+    return cut
+
+
 class View:
     """The columns for some of the nodes: what checks and policies read.
 
-    A column is cut out when it is first read. A planner that tries things assigns copies to the four columns of use.
+    A column is cut out when it is first read; for a node or a few all at once, which costs less than to ask for each. A
+    planner that tries things assigns copies to the four columns of use.
     """
 
     family: Ints
@@ -121,10 +128,11 @@ class View:
     def __init__(self, cards: Cards, nodes: Nodes) -> None:
         self.cards = cards
         self.nodes = nodes
+        if isinstance(nodes, slice) or len(nodes) <= _FEW:
+            self.__dict__ |= {name: _cut(column, nodes) for name, column in cards.columns.items()}
 
     def __getattr__(self, column: str) -> npt.NDArray[Any]:
-        values: npt.NDArray[Any] = self.cards.columns[column][:, self.nodes]
-        self.__dict__[column] = values
+        values = self.__dict__[column] = _cut(self.cards.columns[column], self.nodes)
         return values
 
     def copy_use(self) -> View:
@@ -234,7 +242,10 @@ class Cards:
         columns["memory_used_mib"][k, n] += sign * use.memory_mib
         columns["cores_used_percent"][k, n] += sign * use.cores_percent
         columns["holders"][k, n] += sign * use.holders
-        self._sums[_USED_SUMS, n] += (sign * use.slots, sign * use.memory_mib, sign * use.cores_percent)
+        sums = self._sums
+        sums[0, n] += sign * use.slots
+        sums[1, n] += sign * use.memory_mib
+        sums[2, n] += sign * use.cores_percent
         self._touch(n)
 
     def use(self, n: int, k: int) -> CardUse:

@@ -2,7 +2,7 @@
 
 A card is refused by the first row that it fails. The rows that no pod's leaving can change (`lasting`) stand first: what
 a card is never hides behind what is on it just now, so the table's answer says truly whether waiting could help. Within
-each half the order is HAMi's (as are the codes, for those who alert on them).
+each half the order is HAMi's (as are the codes, for those who alert on them), but quotas stand before what is on a card.
 
 To add a check, add a row: the filter, the texts, the metric and `explain` all read this table.
 """
@@ -10,7 +10,7 @@ To add a check, add a row: the filter, the texts, the metric and `explain` all r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,16 @@ from cardwise.core.model import (
     CardUse,
     Selection,
 )
+from cardwise.core.quota import smallest_others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What the checks read: one container's request of one family, with its pod's wishes. Equal needs, equal answers."""
+    """What the checks read: one container's request of one family, with its pod's wishes. Equal needs, equal answers.
+
+    `most_memory_mib` is what quotas leave for all its cards together (0: no card will do), and is given only where cards
+    differ in it; `quota` is the sentence about it.
+    """
 
     family: str
     count: int
@@ -43,6 +48,8 @@ class Need:
     avoid_uuids: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
     one_numa: bool = False
+    most_memory_mib: int | None = None
+    quota: str = field(default="", compare=False)
 
     @property
     def exclusive(self) -> bool:
@@ -127,6 +134,31 @@ def _unwanted_uuid(view: View, need: Need) -> Bools | None:
     known = view.cards.uuids.known
     fails = ~np.isin(view.uuid, known(need.use_uuids)) if need.use_uuids else np.zeros(view.uuid.shape, np.bool_)
     return fails | np.isin(view.uuid, known(need.avoid_uuids)) if need.avoid_uuids else fails
+
+
+def _beyond_quota(view: View, need: Need) -> Bools | None:
+    """Cards too large for what is left, with the smallest others of their node beside them.
+
+    As many pass as are asked for exactly where that many, taken together, stay within it.
+    """
+    most = need.most_memory_mib
+    if most is None:
+        return None
+    if most < 1:
+        return np.ones(view.family.shape, np.bool_)
+    amounts: Ints = np.broadcast_to(memory_need_mib(need, view.memory_total_mib), view.family.shape)
+    if need.count > 1:
+        groups = view.numa if need.one_numa else np.zeros_like(view.numa)
+        amounts = amounts + smallest_others(amounts, fits(view, need, NOT_OF_QUOTA), groups, need.count - 1)
+    return amounts > most
+
+
+def _says_quota(state: CardState, need: Need, _family: Family) -> str:
+    if not need.most_memory_mib:
+        return f"beyond {need.quota}"
+    cards = "it" if need.count == 1 else f"{need.count} cards"
+    asked = card_memory_need_mib(need, state.card.memory_mib)
+    return f"asks {asked} MiB, {need.most_memory_mib} MiB left for {cards} by {need.quota}"
 
 
 def _just(text: str) -> Short:
@@ -272,6 +304,13 @@ CHECKS: tuple[Check, ...] = (
         lasting=True,
     ),
     Check(
+        name="quota",
+        code="ResourceQuotaNotFit",
+        short=lambda need, _family: f"beyond {need.quota}",
+        fails=_beyond_quota,
+        says=_says_quota,
+    ),
+    Check(
         name="slots",
         code="CardTimeSlicingExhausted",
         short=_just("without a free slot"),
@@ -331,6 +370,7 @@ Verdicts = npt.NDArray[np.int8]
 FITS = len(CHECKS)
 NOT_ASKED = -1
 LASTING = sum(check.lasting for check in CHECKS)
+NOT_OF_QUOTA = tuple(check for check in CHECKS if check.name != "quota")
 
 
 def asked(view: View, need: Need) -> Bools:
@@ -345,7 +385,7 @@ def fits(view: View, need: Need, checks: tuple[Check, ...] = CHECKS) -> Bools:
     for check in checks:
         failed = check.fails(view, need)
         if failed is not None:
-            passed &= ~failed
+            np.greater(passed, failed, out=passed)  # (passed and not failed, in one step)
     return passed
 
 

@@ -16,7 +16,8 @@ from cardwise.core.cards import Bools, Cards, Ints
 from cardwise.core.family import Family
 from cardwise.core.model import MOST, Card, CardUse, ContainerAllocation, Node, Placement, PodRequest, Refusal
 from cardwise.core.peak import peak_use
-from cardwise.core.place import place, refusals
+from cardwise.core.place import Offered, place, refusal_groups, refusals
+from cardwise.core.refusing import Groups
 from cardwise.core.shapes import Shapes
 
 _MOST_HELD = MOST << 10
@@ -64,13 +65,17 @@ def hold_of(placement: Placement, *, uid: str, namespace: str, name: str, confir
 
 
 class Cluster:
-    """Nodes, cards and holds. Not safe for use by several threads: one task owns it."""
+    """Nodes, cards and holds. Not safe for use by several threads: one task owns it.
+
+    `version` grows with every change: as long as it is the same, so is every answer.
+    """
 
     def __init__(self, families: Iterable[Family]) -> None:
         self.families: dict[str, Family] = {family.name: family for family in families}
         self.cards = Cards()
         self.shapes = Shapes(self.cards)
         self.holds: dict[str, Hold] = {}
+        self.version = 0
         self._uid_by_name: dict[tuple[str, str], str] = {}
         self._uids_by_node: dict[str, dict[str, None]] = {}
 
@@ -78,19 +83,20 @@ class Cluster:
 
     def set_node(self, node: Node) -> None:
         """A node is there, with these cards. Holds on it that were kept while it was unknown apply again."""
+        self.version += 1
         n = self.cards.set_node(node)
         for uid in self._uids_by_node.get(node.name, ()):
             self._count(n, self.holds[uid], 1)
 
     def remove_node(self, name: str) -> None:
         """A node is gone. What pods hold there is kept, and counts again if it returns."""
+        self.version += 1
         self.cards.remove_node(name)
 
     def reserve(self, pod: PodRequest, placement: Placement) -> Refusal | None:
         """Hold a placement for a pod, in place of whatever it held; or, changing nothing, why that cannot be."""
         hold = hold_of(placement, uid=pod.uid, namespace=pod.namespace, name=pod.name)
-        replaced = {pod.uid, self._uid_by_name.get((pod.namespace, pod.name), pod.uid)}
-        refusal = self._exceeds(hold, [self.holds[uid] for uid in replaced if uid in self.holds])
+        refusal = self._exceeds(hold, self._replaced(hold))
         if refusal is None:
             self.release(pod.uid)
             self._keep(hold)
@@ -106,6 +112,7 @@ class Cluster:
         hold = self.holds.pop(uid, None)
         if hold is None:
             return None
+        self.version += 1
         if self._uid_by_name.get((hold.namespace, hold.name)) == uid:
             del self._uid_by_name[hold.namespace, hold.name]
         on_node = self._uids_by_node[hold.node]
@@ -118,15 +125,33 @@ class Cluster:
 
     # -- questions -------------------------------------------------------------------------------------------------
 
-    def place(self, pod: PodRequest, among: Bools | None = None, preference: Ints | None = None) -> Placement | None:
+    def place(
+        self,
+        pod: PodRequest,
+        among: Bools | None = None,
+        preference: Ints | None = None,
+        *,
+        offered: Offered | None = None,
+    ) -> Placement | None:
         """Where the pod would go; see `place.place`. Changes nothing."""
-        return place(self.cards, self.shapes, pod, among, preference)
+        return place(self.cards, self.shapes, pod, among, preference, offered=offered)
 
     def refusals(
         self, pod: PodRequest, among: Bools | None = None, preference: Ints | None = None
     ) -> dict[str, Refusal]:
         """Why each node cannot take the pod; see `place.refusals`."""
         return refusals(self.cards, self.families, pod, among, preference)
+
+    def refusal_groups(self, pod: PodRequest, among: Bools | None = None, preference: Ints | None = None) -> Groups:
+        """The same by reason; see `place.refusal_groups`."""
+        return refusal_groups(self.cards, self.families, pod, among, preference)
+
+    def exceeds(self, hold: Hold) -> Refusal | None:
+        """Why a pod could not get this hold now, in place of what it holds; None if it could.
+
+        It exceeds a total, or its node or a card of it is missing, out of service, unhealthy or cordoned.
+        """
+        return self._exceeds(hold, self._replaced(hold)) or self._shut(hold)
 
     def holds_on(self, node: str) -> list[Hold]:
         """The holds on a node, in the order in which they came."""
@@ -140,6 +165,7 @@ class Cluster:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _keep(self, hold: Hold) -> None:
+        self.version += 1
         replaced = self._uid_by_name.get((hold.namespace, hold.name))
         if replaced is not None and replaced != hold.uid:
             self.release(replaced)
@@ -153,6 +179,11 @@ class Cluster:
         for uuid, use in hold.use.items():
             if (k := self.cards.position(n, uuid)) is not None:
                 self.cards.add_use(n, k, use, sign)
+
+    def _replaced(self, hold: Hold) -> list[Hold]:
+        """What is released when this hold is kept: what its pod holds, and what another pod of its name does."""
+        uids = {hold.uid, self._uid_by_name.get((hold.namespace, hold.name), hold.uid)}
+        return [self.holds[uid] for uid in uids if uid in self.holds]
 
     def _exceeds(self, hold: Hold, leaving: Sequence[Hold]) -> Refusal | None:
         """Why a hold cannot be added once these have left, or None."""
@@ -169,6 +200,20 @@ class Cluster:
             freed = [left.use[uuid] for left in leaving if left.node == hold.node and uuid in left.use]
             if not _room(node.cards[k], self.cards.use(n, k), freed, use):
                 return Refusal(code="CardTaken", text=f"card {uuid} of node {hold.node} has been taken meanwhile")
+        return None
+
+    def _shut(self, hold: Hold) -> Refusal | None:
+        """Which card of a hold takes no new pods, if any. The node and its cards must be there."""
+        node = self.cards.node(self.cards.index_of[hold.node])
+        for card in node.cards:
+            if card.uuid in hold.use and not card.healthy:
+                return Refusal(
+                    code="CardNotHealth", text=f"card {card.uuid} of node {node.name} is unhealthy", lasting=True
+                )
+            if card.uuid in hold.use and card.uuid in node.cordoned:
+                return Refusal(
+                    code="CardCordoned", text=f"card {card.uuid} of node {node.name} is cordoned", lasting=True
+                )
         return None
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from cardwise.core.cards import Cards, Ints
 from cardwise.core.peak import peak_use
-from cardwise.core.place import candidates, likeness
+from cardwise.core.place import candidates
 from cardwise.core.plan import Step, count_in, plan_on, room, steps_of
 from cardwise.core.scene import Scene
+from cardwise.core.tries import likenesses
 
 MOST_PER_NODE = 4096
 
@@ -32,7 +33,7 @@ def headroom(scene: Scene) -> int:
 def _one_after_another(scene: Scene, steps: Sequence[Step], columns: Ints) -> list[int]:
     """How many copies each node's cards take; nodes that are alike take as many."""
     cards = scene.cluster.cards
-    kinds = [likeness(cards, n, steps) for n in columns.tolist()]
+    kinds = likenesses(cards, columns, scene.pod, steps)
     copies = {
         kind: _copies(cards, n, scene, steps) for kind, n in dict(zip(kinds, columns.tolist(), strict=True)).items()
     }

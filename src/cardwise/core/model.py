@@ -6,6 +6,7 @@ these types, or raises. Memory is MiB of one card, compute is percent of one car
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -160,10 +161,33 @@ class ContainerRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a pod may still take of one family by its namespace's quotas; None is no limit.
+
+    `says` names the quota behind each limit (cards, memory, cores), with what it allows and what is in use.
+    """
+
+    cards: int | None = None
+    memory_mib: int | None = None
+    cores_percent: int | None = None
+    says: tuple[str, str, str] = ("a quota", "a quota", "a quota")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTraits:
+    """What a quota with scopes looks at: the priority class ("" is none), no CPU or memory asked, a deadline set."""
+
+    priority_class: str = ""
+    best_effort: bool = False
+    terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodRequest:
     """What a pod asks for: its containers (init containers first, in their order) and its wishes.
 
-    `selections` are by family name; a family that is not named there has no constraint.
+    `selections` and `quota` are by family name; a family that is not named there has no constraint, and no limit.
+    `traits` say which quotas count the pod; None: not known, so all do.
     """
 
     namespace: str
@@ -174,6 +198,8 @@ class PodRequest:
     node_policy: str = "binpack"
     card_policy: CardPolicy = CardPolicy()
     weights: Weights = Weights()
+    quota: Mapping[str, Left] = field(default_factory=dict)
+    traits: PodTraits | None = field(default=None, compare=False)
 
     @property
     def full_name(self) -> str:
@@ -227,12 +253,14 @@ class CardUse:
 class Refusal:
     """Why a node cannot take a pod.
 
-    `code` is stable (what people alert on); `text` is one sentence with the numbers. `lasting`: no pod's leaving would
-    help. `histogram` counts the node's cards by the check that refused them, in the order of the table.
+    `code` is stable (what people alert on); `text` is one sentence with the numbers; `kind` is one without those of the
+    node, the same for every node of which the same is true. `lasting`: no pod's leaving would help. `histogram` counts the
+    node's cards by the check that refused them, in the order of the table.
     """
 
     code: str
     text: str
+    kind: str = ""
     lasting: bool = False
     container: str = ""
     histogram: tuple[tuple[str, int], ...] = ()

@@ -13,8 +13,8 @@ allocatable, so its node is refused here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ AFFINITY_STEP = 1 << 20
 _Item = TypeVar("_Item", bound=np.generic)
 _MOST_AFFINITY = 1 << 40
 _MOST_CACHED_RULES = 512  # a DaemonSet's pods name one node each: bounded memory there, at a price in time
+_MOST_CHANGES = 4096
+_NO_AMOUNTS = np.zeros(0, np.int64)
 _BASIC = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)  # in the order in which kube-scheduler names them
 
 
@@ -61,26 +63,27 @@ class NodeFacts:
     allocatable: Mapping[str, int] | None = None
 
 
+NO_NODE = NodeFacts(name="", ready=False)
+"""What fits no pod: for a place in a table that no node has at present."""
+
+
 class NodeTable:
     """Nodes in the caller's order, what is in use on each, and which of them fit a pod.
 
-    The facts stay as they were given: a node that changed needs a new table. Amounts are clamped to 0 to 2**63 - 1.
+    Amounts are clamped to 0 to 2**63 - 1.
     """
 
     __slots__ = ("_allocatable", "_facts", "_fitting", "_free", "_preferences", "_used")
 
-    def __init__(self, facts: Sequence[NodeFacts]) -> None:
-        self._facts = tuple(facts)
-        self._allocatable = [
-            None if node.allocatable is None else {name: _clamped(amount) for name, amount in node.allocatable.items()}
-            for node in self._facts
-        ]
+    def __init__(self, facts: Sequence[NodeFacts] = ()) -> None:
+        self._facts = list(facts)
+        self._allocatable = [_clamped_all(node.allocatable) for node in self._facts]
         # Exact sums as Python integers, so that removing is the inverse of adding whatever the size. The columns of
-        # what is free follow from them.
+        # what is free follow from them; a column may be shorter than the table, until it is asked for.
         self._used: list[dict[str, int]] = [{} for _ in self._facts]
         self._free: dict[str, NDArray[np.int64]] = {}
-        self._fitting: dict[PodRules, NDArray[np.bool_]] = {}
-        self._preferences: dict[PodRules, NDArray[np.int64]] = {}
+        self._fitting = _Remembered(_passes, np.bool_)
+        self._preferences = _Remembered(_preference, np.int64)
 
     def __len__(self) -> int:
         return len(self._facts)
@@ -88,7 +91,27 @@ class NodeTable:
     @property
     def facts(self) -> tuple[NodeFacts, ...]:
         """The nodes, in the order of every mask and index."""
-        return self._facts
+        return tuple(self._facts)
+
+    def set(self, index: int, facts: NodeFacts) -> None:
+        """Put a node in the place of another; with the index after the last, behind them. What is in use there stays.
+
+        Masks and preferences given before stay as they were. Raises IndexError for an index beyond that.
+        """
+        if not 0 <= index <= len(self):
+            raise IndexError(f"index is {index}, must be 0 to {len(self)}")
+        if index == len(self):
+            self._facts.append(facts)
+            self._allocatable.append(_clamped_all(facts.allocatable))
+            self._used.append({})
+            return
+        if replace(facts, allocatable=None) != replace(self._facts[index], allocatable=None):
+            self._fitting.changed(index)
+            self._preferences.changed(index)
+        self._facts[index] = facts
+        self._allocatable[index] = _clamped_all(facts.allocatable)
+        for name in self._free:
+            self._refresh_free(index, name)
 
     def add_use(self, index: int, requests: Mapping[str, int]) -> None:
         """Count a pod's requests (as `peak_requests` returns them, `pods` included) as in use on a node."""
@@ -110,7 +133,7 @@ class NodeTable:
 
         After the first call for the same rules, this is a comparison of columns per requested resource.
         """
-        fits = self._static_mask(rules).copy()
+        fits = self._fitting.column(rules, self._facts).copy()
         for name, amount in requests.items():
             if amount > 0:
                 fits &= self._column(name) >= _clamped(amount)
@@ -135,33 +158,24 @@ class NodeTable:
         taints that the pod does not tolerate. kube-scheduler normalises the two and adds them, 2 to 3; here affinity
         comes first and taints break its ties. All 0 where there is neither.
         """
-        found = self._preferences.get(rules)
-        if found is None:
-            scores = (_preference(rules, node) for node in self._facts)
-            found = np.fromiter(scores, dtype=np.int64, count=len(self._facts))
-            _remember(self._preferences, rules, found)
-        return found
-
-    def _static_mask(self, rules: PodRules) -> NDArray[np.bool_]:
-        found = self._fitting.get(rules)
-        if found is None:
-            passes = (not any(says(rules, node) for _, says in STATIC_CHECKS) for node in self._facts)
-            found = np.fromiter(passes, dtype=np.bool_, count=len(self._facts))
-            _remember(self._fitting, rules, found)
-        return found
+        return self._preferences.column(rules, self._facts)
 
     def _column(self, name: str) -> NDArray[np.int64]:
-        """What is free of a resource on every node: made when it is first asked for, then kept by `_set_used`."""
-        column = self._free.get(name)
-        if column is None:
-            amounts = (self._free_amount(index, name) for index in range(len(self._facts)))
-            column = self._free[name] = np.fromiter(amounts, dtype=np.int64, count=len(self._facts))
+        """What is free of a resource on every node: made when it is asked for, then kept by `_refresh_free`."""
+        column = self._free.get(name, _NO_AMOUNTS)
+        if len(column) < len(self):
+            amounts = [self._free_amount(index, name) for index in range(len(column), len(self))]
+            column = self._free[name] = np.concatenate((column, np.array(amounts, np.int64)))
         return column
 
     def _set_used(self, index: int, name: str, amount: int) -> None:
         self._used[index][name] = amount
-        if name in self._free:
-            self._free[name][index] = self._free_amount(index, name)
+        self._refresh_free(index, name)
+
+    def _refresh_free(self, index: int, name: str) -> None:
+        column = self._free.get(name, _NO_AMOUNTS)
+        if index < len(column):
+            column[index] = self._free_amount(index, name)
 
     def _limit(self, index: int, name: str) -> int | None:
         """The allocatable amount; None is unlimited."""
@@ -185,6 +199,41 @@ class NodeTable:
             text=f"{reason}: needs {_shown(name, amount)}, {free}{over}",
             lasting=amount > limit,
         )
+
+
+class _Remembered(Generic[_Item]):
+    """By rules, a value for every node: made when it is first asked for, and again only for nodes that changed since."""
+
+    __slots__ = ("_changed", "_columns", "_kind", "_value")
+
+    def __init__(self, value: Callable[[PodRules, NodeFacts], int], kind: type[_Item]) -> None:
+        self._value, self._kind = value, kind
+        self._columns: dict[PodRules, tuple[NDArray[_Item], int]] = {}
+        self._changed: list[int] = []
+
+    def changed(self, index: int) -> None:
+        """A node is another than before."""
+        self._changed.append(index)
+        if len(self._changed) > _MOST_CHANGES:
+            self._changed.clear()
+            self._columns.clear()
+
+    def column(self, rules: PodRules, facts: Sequence[NodeFacts]) -> NDArray[_Item]:
+        """The values, read-only; what was given out before is left as it was."""
+        column, read = self._columns.get(rules, (np.zeros(0, self._kind), len(self._changed)))
+        stale = {index for index in self._changed[read:] if index < len(column)}
+        if stale or len(column) < len(facts) or rules not in self._columns:
+            column = np.concatenate((column, self._values(rules, facts[len(column) :])))
+            for index in stale:
+                column[index] = self._value(rules, facts[index])
+            column.flags.writeable = False
+        if rules not in self._columns and len(self._columns) >= _MOST_CACHED_RULES:
+            self._columns.clear()
+        self._columns[rules] = column, len(self._changed)
+        return column
+
+    def _values(self, rules: PodRules, facts: Sequence[NodeFacts]) -> NDArray[_Item]:
+        return np.fromiter((self._value(rules, node) for node in facts), dtype=self._kind, count=len(facts))
 
 
 def peak_requests(
@@ -259,21 +308,22 @@ def _is_shut(rules: PodRules, node: NodeFacts) -> bool:
     return node.unschedulable and not rules.tolerates(UNSCHEDULABLE_TAINT)
 
 
+def _passes(rules: PodRules, node: NodeFacts) -> bool:
+    return not any(says(rules, node) for _, says in STATIC_CHECKS)
+
+
 def _preference(rules: PodRules, node: NodeFacts) -> int:
     affinity = rules.preferred_weight(node.labels, node.name)
     disliked = sum(taint.effect == PREFER_NO_SCHEDULE and not rules.tolerates(taint) for taint in node.taints)
     return max(-_MOST_AFFINITY, min(affinity, _MOST_AFFINITY)) * AFFINITY_STEP - min(disliked, AFFINITY_STEP - 1)
 
 
-def _remember(cache: dict[PodRules, NDArray[_Item]], rules: PodRules, found: NDArray[_Item]) -> None:
-    if len(cache) >= _MOST_CACHED_RULES:
-        cache.clear()
-    found.flags.writeable = False
-    cache[rules] = found
-
-
 def _clamped(amount: int) -> int:
     return max(0, min(amount, MOST_INT64))
+
+
+def _clamped_all(amounts: Mapping[str, int] | None) -> dict[str, int] | None:
+    return None if amounts is None else {name: _clamped(amount) for name, amount in amounts.items()}
 
 
 def _resource_order(name: str) -> tuple[int, str]:

@@ -15,6 +15,7 @@ import msgspec
 from cardwise.kube.errors import MOST_SHOWN, Fault, KubeError, cut
 from cardwise.kube.requests import Resource
 from cardwise.kube.types import Glimpse, ObjectList, Status
+from cardwise.kube.unreadable import UNREADABLE, Unreadable, unreadable
 
 T = TypeVar("T")
 
@@ -47,9 +48,6 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _status = msgspec.json.Decoder(Status)
 _glimpse = msgspec.json.Decoder(Glimpse)
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for a text that is not JSON, or not of the type."""
-
 
 def decoder_of(decoded_as: Any) -> msgspec.json.Decoder[Any]:
     """The decoder of a type, made once."""
@@ -74,13 +72,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """A piece of a list. `next_page` asks for the next, empty at the end; `skipped` counts what could not be decoded."""
+    """A piece of a list. `next_page` asks for the next, empty at the end; `unreadable` is what could not be decoded."""
 
     objects: list[T]
     version: str
     next_page: str = ""
     remaining: int | None = None
-    skipped: int = 0
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def skipped(self) -> int:
+        """How many objects could not be decoded."""
+        return len(self.unreadable)
 
 
 def checked(answer: Answer) -> Answer:
@@ -127,12 +130,12 @@ def object_in(answer: Answer, resource: Resource[T]) -> T:
 
 
 def page_in(answer: Answer, resource: Resource[T]) -> Page[T]:
-    """One page of a list. Objects that cannot be decoded are left out and counted. Raises KubeError otherwise."""
+    """One page of a list. Objects that cannot be decoded stand by themselves. Raises KubeError otherwise."""
     try:
         listed: ObjectList[T] = _list_decoder(resource.decoded_as).decode(checked(answer).body)
     except UNREADABLE:
         return _piecewise(answer, resource)
-    return _page(answer, resource, listed, listed.items or [], 0)
+    return _page(answer, resource, listed, listed.items or [], [])
 
 
 def done(answer: Answer) -> None:
@@ -190,18 +193,19 @@ def _decoded(answer: Answer, decoder: msgspec.json.Decoder[T]) -> T:
 def _piecewise(answer: Answer, resource: Resource[T]) -> Page[T]:
     listed: ObjectList[msgspec.Raw] = _decoded(answer, _list_decoder(msgspec.Raw))
     decoder: msgspec.json.Decoder[T] = decoder_of(resource.decoded_as)
-    objects = [one for raw in listed.items or () if (one := _attempt(decoder, raw)) is not None]
-    return _page(answer, resource, listed, objects, len(listed.items or ()) - len(objects))
+    objects: list[T] = []
+    lost: list[Unreadable] = []
+    for raw in listed.items or ():
+        try:
+            objects.append(decoder.decode(raw))
+        except UNREADABLE as error:
+            lost.append(unreadable(raw, cut(str(error))))
+    return _page(answer, resource, listed, objects, lost)
 
 
-def _attempt(decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
-    try:
-        return decoder.decode(raw)
-    except UNREADABLE:
-        return None
-
-
-def _page(answer: Answer, resource: Resource[T], listed: ObjectList[Any], objects: list[T], skipped: int) -> Page[T]:
+def _page(
+    answer: Answer, resource: Resource[T], listed: ObjectList[Any], objects: list[T], lost: list[Unreadable]
+) -> Page[T]:
     if listed.kind != f"{resource.kind}List":
         raise _bad(answer, f"is {shown_kind(listed.kind)}, must be a {resource.kind}List")
     meta = listed.metadata
@@ -212,7 +216,7 @@ def _page(answer: Answer, resource: Resource[T], listed: ObjectList[Any], object
         version=meta.resource_version,
         next_page=meta.next_page,
         remaining=meta.remaining_item_count,
-        skipped=skipped,
+        unreadable=tuple(lost),
     )
 
 

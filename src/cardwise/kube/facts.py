@@ -7,16 +7,19 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from cardwise.kube.answers import UNREADABLE, decoder_of, refusal, shown_kind
+from cardwise.kube.answers import decoder_of, refusal, shown_kind
 from cardwise.kube.errors import Fault, KubeError, cut
 from cardwise.kube.requests import Resource
 from cardwise.kube.types import Glimpse, Status, WatchEvent
+from cardwise.kube.unreadable import UNREADABLE, text_at, unreadable
+from cardwise.kube.unreadable import Unreadable as Unreadable  # noqa: PLC0414  (a fact like the others)
 
 T = TypeVar("T")
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
 """An object in etcd is at most some MB. More than this without a line's end is no watch."""
 
+_TOLD = ("ADDED", "MODIFIED", "DELETED")
 _event = msgspec.json.Decoder(WatchEvent)
 _glimpse = msgspec.json.Decoder(Glimpse)
 _status = msgspec.json.Decoder(Status)
@@ -26,12 +29,14 @@ _status = msgspec.json.Decoder(Status)
 class Listed(Generic[T]):
     """All there is, as of a version: what was known before and is not in it is gone.
 
-    Except where `skipped` is above 0: so many objects were there and could not be read, so nothing is known to be gone.
+    Except what is `unreadable`: it is there and could not be decoded. Where one of those cannot even be told by its name,
+    nothing is known to be gone. `skipped` counts them.
     """
 
     objects: tuple[T, ...]
     version: str
     skipped: int = 0
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +77,9 @@ class Troubled:
     wait_seconds: float
 
 
-Fact = Listed[T] | Changed[T] | Removed[T] | Synced | Bookmark | Troubled
+Fact = Listed[T] | Changed[T] | Removed[T] | Unreadable | Synced | Bookmark | Troubled
+Said = Changed[T] | Removed[T] | Unreadable | Bookmark
+"""What a line of a watch can say to us."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +127,7 @@ class Lines:
             raise KubeError(f"{self._where}: the watch {what}", fault=Fault.BAD_ANSWER, code=200)
 
 
-def read_line(where: str, line: bytes, resource: Resource[T]) -> Changed[T] | Removed[T] | Bookmark | Skipped:
+def read_line(where: str, line: bytes, resource: Resource[T]) -> Said[T] | Skipped:
     """What a line of a watch says. Raises KubeError for a line that is not one, and for the error that it carries."""
     try:
         event = _event.decode(line)
@@ -134,11 +141,11 @@ def read_line(where: str, line: bytes, resource: Resource[T]) -> Changed[T] | Re
     return _read_event(event, resource)
 
 
-def _read_event(event: WatchEvent, resource: Resource[T]) -> Changed[T] | Removed[T] | Bookmark | Skipped:
+def _read_event(event: WatchEvent, resource: Resource[T]) -> Said[T] | Skipped:
     try:
         glimpse = _glimpse.decode(event.object)
     except UNREADABLE as error:
-        return Skipped(reason=f"{cut(event.type, 40)} of an object that cannot be read: {error}")
+        return _without_a_glimpse(event, resource, error)
     meta = glimpse.metadata
     version = meta.resource_version if meta is not None else ""
     if not version:
@@ -148,14 +155,26 @@ def _read_event(event: WatchEvent, resource: Resource[T]) -> Changed[T] | Remove
         return Skipped(reason=what, version=version)
     if event.type == "BOOKMARK":
         return Bookmark(version=version)
-    if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+    if event.type not in _TOLD:
         return Skipped(reason=f"event {cut(event.type, 40)}, must be ADDED, MODIFIED or DELETED", version=version)
     try:
         one: T = decoder_of(resource.decoded_as).decode(event.object)
     except UNREADABLE as error:
-        name = f"{resource.kind} {meta.namespace}/{meta.name}" if meta is not None else resource.kind
-        return Skipped(reason=f"{name} cannot be read: {error}", version=version)
+        return _unreadable(event, error)
     return Removed(object=one, version=version) if event.type == "DELETED" else Changed(object=one, version=version)
+
+
+def _without_a_glimpse(event: WatchEvent, resource: Resource[T], error: Exception) -> Unreadable | Skipped:
+    """An object of which not even kind, name and version can be read together. Of another kind it is not ours."""
+    kind = text_at(event.object, "kind")
+    if event.type in _TOLD and kind in ("", resource.kind):
+        return _unreadable(event, error)
+    reason = f"{cut(event.type, 40)} of an object that cannot be read: {error}"
+    return Skipped(reason=reason, version=text_at(event.object, "metadata", "resourceVersion"))
+
+
+def _unreadable(event: WatchEvent, error: Exception) -> Unreadable:
+    return unreadable(event.object, cut(str(error)), gone=event.type == "DELETED")
 
 
 def _error(where: str, raw: msgspec.Raw) -> KubeError:

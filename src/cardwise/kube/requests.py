@@ -15,6 +15,7 @@ import msgspec
 
 from cardwise.kube import types
 from cardwise.wire import objects
+from cardwise.wire.quotas import ResourceQuota
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -53,6 +54,7 @@ NODES = Resource(group_version="v1", plural="nodes", kind="Node", decoded_as=obj
 NAMESPACES = Resource(
     group_version="v1", plural="namespaces", kind="Namespace", decoded_as=objects.Namespace, namespaced=False
 )
+RESOURCE_QUOTAS = Resource(group_version="v1", plural="resourcequotas", kind="ResourceQuota", decoded_as=ResourceQuota)
 EVENTS = Resource(group_version="v1", plural="events", kind="Event", decoded_as=types.Event)
 LEASES = Resource(group_version="coordination.k8s.io/v1", plural="leases", kind="Lease", decoded_as=types.Lease)
 

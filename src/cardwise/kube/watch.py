@@ -15,15 +15,14 @@ from cardwise.kube.client import PAGE_OBJECTS, Client
 from cardwise.kube.clock import SYSTEM_CLOCK, Backoff, Clock
 from cardwise.kube.errors import Fault, KubeError
 from cardwise.kube.facts import (
-    Bookmark,
-    Changed,
     Fact,
     Lines,
     Listed,
-    Removed,
+    Said,
     Skipped,
     Synced,
     Troubled,
+    Unreadable,
     read_line,
 )
 from cardwise.kube.requests import EVERYWHERE, Request, Resource, Scope
@@ -123,19 +122,20 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> Listed[T]:
         objects: list[T] = []
-        version, skipped = "", 0
+        lost: list[Unreadable] = []
+        version = ""
         limit = self._page_objects if self._expired < MOST_EXPIRED else 0
         async for page in self._client.list_pages(self._resource, self._scope, limit=limit):
             objects += page.objects
             version = page.version
-            skipped += page.skipped
-            if page.skipped:
-                self._skip(f"{page.skipped} objects of the list cannot be read", page.skipped)
+            lost += page.unreadable
+            for one in page.unreadable:
+                self._skip(self._lost(one))
         self.version = version
         self.counts.relists += self._lists > 0
         self._lists += 1
         self._stuck = self._expired = self._silent = 0
-        return Listed(objects=tuple(objects), version=version, skipped=skipped)
+        return Listed(objects=tuple(objects), version=version, skipped=len(lost), unreadable=tuple(lost))
 
     def _request(self) -> Request:
         span = MOST_WATCH_SECONDS - LEAST_WATCH_SECONDS
@@ -148,7 +148,7 @@ class Reflector(Generic[T]):
         self._backoff.up()
         return Synced(version=self.version)
 
-    def _read(self, request: Request, lines: list[bytes]) -> Iterator[Changed[T] | Removed[T] | Bookmark]:
+    def _read(self, request: Request, lines: list[bytes]) -> Iterator[Said[T]]:
         for line in lines:
             try:
                 said = read_line(request.where, line, self._resource)
@@ -159,10 +159,13 @@ class Reflector(Generic[T]):
             self.version = said.version or self.version
             self._silent = 0
             if isinstance(said, Skipped):
-                self._skip(f"{request.where}: {said.reason}", 1)
+                self._skip(f"{request.where}: {said.reason}")
+                continue
+            if isinstance(said, Unreadable):
+                self._skip(f"{request.where}: {self._lost(said)}")
             else:
                 self._stuck = 0
-                yield said
+            yield said
 
     def _was_silent(self) -> None:
         self.counts.silences += 1
@@ -189,7 +192,10 @@ class Reflector(Generic[T]):
             self.version = ""
         return Troubled(error=error, wait_seconds=self._backoff.down(error.retry_after_seconds))
 
-    def _skip(self, reason: str, count: int) -> None:
-        self.counts.skipped += count
+    def _lost(self, one: Unreadable) -> str:
+        return f"{self._resource.kind} {one.namespace}/{one.name} cannot be read: {one.reason}"
+
+    def _skip(self, reason: str) -> None:
+        self.counts.skipped += 1
         level = logging.WARNING if self.counts.skipped <= MOST_WARNINGS else logging.DEBUG
         _log.log(level, "skipped: %s", reason)

@@ -11,14 +11,11 @@ from cardwise.core.checks import CHECKS, FITS, verdicts
 from cardwise.core.model import Placement, Refusal
 from cardwise.core.plan import steps_of
 from cardwise.core.scene import Scene
+from cardwise.core.why import MOST_SAMPLED, named, rule_refusals, told
 from cardwise.scheduler.admission import Outcome
 from cardwise.sim.question import question
 from cardwise.sim.world import World
 from cardwise.wire import objects
-
-MOST_SAMPLED = 200
-"""Nodes asked for their own reason where only a summary is wanted and kube-scheduler's rules refuse many."""
-MOST_NAMED = 3
 
 Progress = Callable[[int, int], None]
 
@@ -123,40 +120,12 @@ def _remembered(scene: Scene, memory: _Memory, *, detailed: bool) -> tuple[str, 
 
 def why(scene: Scene, *, detailed: bool) -> tuple[str, tuple[NodeReason | None, ...]]:
     """One sentence about why no node takes the pod, and (detailed) each node's own."""
-    cards = scene.cluster.cards
     allowed = scene.allowed()
+    refusing = np.flatnonzero(~allowed).tolist()
+    by_rules = rule_refusals(scene, refusing if detailed else refusing[:MOST_SAMPLED])
     by_cards = scene.cluster.refusals(scene.pod, allowed, scene.preference())
-    by_rules: dict[int, tuple[Refusal, ...]] = {}
-    for n in np.flatnonzero(~allowed).tolist():
-        if not detailed and len(by_rules) >= MOST_SAMPLED:
-            break
-        by_rules[n] = scene.rule_refusals(n)
-    texts: dict[str, list[str]] = {}
-    for n, found in by_rules.items():
-        texts.setdefault("; ".join(refusal.text for refusal in found), []).append(cards.node(n).name)
-    for name, refusal in by_cards.items():
-        texts.setdefault(_named(scene, refusal), []).append(name)
-    unseen = int((~allowed).sum()) - len(by_rules)
-    reason = _summary(cards.width, texts, unseen)
+    reason = told(scene, by_rules, by_cards)
     return reason, _details(scene, by_rules, by_cards) if detailed else ()
-
-
-def _named(scene: Scene, refusal: Refusal) -> str:
-    asking = sum(bool(container.cards) for container in scene.pod.containers)
-    return f"container {refusal.container} {refusal.text}" if refusal.container and asking > 1 else refusal.text
-
-
-def _summary(nodes: int, texts: dict[str, list[str]], unseen: int) -> str:
-    if not nodes:
-        return "no node fits: the input has no nodes"
-    parts = []
-    for text, names in sorted(texts.items(), key=lambda item: (-len(item[1]), item[0])):
-        named = ", ".join(sorted(names)[:MOST_NAMED])
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        parts.append(f"{named}{more}: {text}")
-    if unseen:
-        parts.append(f"{unseen} more are refused by kube-scheduler's own rules")
-    return f"0 of {nodes} nodes fit: {'; '.join(parts)}"
 
 
 def _details(
@@ -177,7 +146,7 @@ def _details(
             refusal = by_cards[name]
             rows = tables[first.get(refusal.container, steps[0].container)][n]
             codes = tuple(CHECKS[row].code if 0 <= row < FITS else "" for row in rows[: len(cards.node(n).cards)])
-            reason = NodeReason(_named(scene, refusal), codes)
+            reason = NodeReason(named(scene, refusal), codes)
         else:
             found.append(None)
             continue

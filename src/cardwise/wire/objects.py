@@ -132,10 +132,23 @@ class PodSpec(Object):
     topology_spread_constraints: list[SpreadConstraint] | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[Any] | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    active_deadline_seconds: int | None = None
+
+
+class PodCondition(Object):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
 
 
 class PodStatus(Object):
     phase: str = ""
+    conditions: list[PodCondition] | None = None
+    nominated_node_name: str = ""
 
 
 class Pod(Object):
@@ -157,6 +170,11 @@ class Pod(Object):
     def annotations(self) -> Texts:
         """The annotations, empty where there are none."""
         return self.metadata.annotations or {}
+
+    @property
+    def version(self) -> str:
+        """The resource version, empty in a manifest."""
+        return self.metadata.resource_version
 
     @property
     def ended(self) -> bool:
@@ -190,6 +208,11 @@ class Node(Object):
     metadata: Meta
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
+
+    @property
+    def version(self) -> str:
+        """The resource version, empty in a manifest."""
+        return self.metadata.resource_version
 
 
 class Namespace(Object):

@@ -27,6 +27,7 @@ from cardwise.wire.errors import WireError
 from cardwise.wire.lists import comma_list, switch
 from cardwise.wire.policies import card_policy, node_policy, scoring_weights
 from cardwise.wire.quantity import parse_quantity
+from cardwise.wire.quotas import read_traits
 
 _Value = TypeVar("_Value")
 
@@ -106,6 +107,7 @@ def read_pod(pod: objects.Pod, families: Iterable[Family], defaults: Defaults | 
         node_policy=policies[0],
         card_policy=policies[1],
         weights=policies[2],
+        traits=read_traits(pod.spec),
     )
     return PodReading(request=request, writes=tuple(writes), warnings=tuple(warnings))
 
@@ -113,21 +115,32 @@ def read_pod(pod: objects.Pod, families: Iterable[Family], defaults: Defaults | 
 def _asked(container: objects.Container, family: Family, where: str, faults: list[str]) -> Asked:
     resources = container.resources or objects.Resources()
     amounts = {**(resources.requests or {}), **(resources.limits or {})}
-    known = (family.resources | {family.priority_resource}) & amounts.keys()
+    asked, unreadable = _asked_of(family, tuple((name, each, type(each)) for name, each in amounts.items()))
+    faults += [f"{where}: {fault}" for fault in unreadable]
+    return asked
+
+
+@lru_cache(maxsize=4096)
+def _asked_of(family: Family, amounts: tuple[tuple[str, objects.Amount, type], ...]) -> tuple[Asked, tuple[str, ...]]:
+    """What these amounts ask for, and what of it cannot be read. Most pods ask for what others have asked for."""
+    known = family.resources | {family.priority_resource}
     quantities: dict[str, Quantity] = {}
-    for name in known:
-        try:
-            quantities[name] = parse_quantity(amounts[name])
-        except WireError as error:
-            faults.append(f"{where}: {name} {str(error).removeprefix('quantity ')}")
-    return Asked() if len(quantities) < len(known) else ask(family, quantities)
+    faults = []
+    for name, amount, _type in amounts:
+        if name in known:
+            try:
+                quantities[name] = parse_quantity(amount)
+            except WireError as error:
+                faults.append(f"{name} {str(error).removeprefix('quantity ')}")
+    return Asked() if faults else ask(family, quantities), tuple(faults)
 
 
 def _selection(pod: objects.Pod, family: Family, faults: list[str]) -> Selection:
     annotations = pod.annotations
 
     def items(key: str) -> tuple[str, ...]:
-        return comma_list(annotations.get(key, "")) if key else ()
+        text = annotations.get(key) if key else ""
+        return comma_list(text) if text else ()
 
     one_numa = False
     if family.one_numa_key and family.one_numa_key in annotations:
@@ -197,14 +210,15 @@ def _asks_some(container: objects.Container, family: Family) -> bool:
 def read_hold(pod: objects.Pod, families: Iterable[Family]) -> Hold | None:
     """What a bound pod holds by its record, or None where it has none that counts.
 
-    A record counts if the pod is bound, asks for a managed resource, and the record names that node: no one can block a
-    card by writing text on a pod. Raises WireError for a record that counts and cannot be read.
+    A record counts if the pod is bound, asks for a managed resource, and the record names that node, and of it what stands
+    at containers that ask: no one can block a card by writing text on a pod. Raises WireError for a record that counts and
+    cannot be read.
     """
     kinds = containers_of(pod)
     records = [
         (family, pod.annotations[family.allocated_key])
         for family in families
-        if pod.annotations.get(family.allocated_key) and any(asks_for_cards(each, (family,)) for each, _kind in kinds)
+        if pod.annotations.get(family.allocated_key) and any(_asks_some(each, family) for each, _kind in kinds)
     ]
     if not pod.spec.node_name or not records or pod.annotations.get(names.ASSIGNED_NODE) != pod.spec.node_name:
         return None
@@ -219,7 +233,8 @@ def read_hold(pod: objects.Pod, families: Iterable[Family]) -> Hold | None:
         except WireError as error:
             msg = f"annotation {family.allocated_key}: {error}"
             raise WireError(msg) from error
-        given = [have + more for have, more in zip(given, entries, strict=True)]
+        # What stands at a container that asks for nothing was written by nobody who places pods.
+        given = [have + (more if asks else ()) for have, more, asks in zip(given, entries, asking, strict=True)]
     containers = tuple(
         ContainerAllocation(name=container.name, kind=kind, cards=cards)
         for (container, kind), cards in zip(kinds, given, strict=True)
