@@ -9,9 +9,11 @@ from typing import cast
 import click
 
 COMMANDS = {
+    "demo": "Watch it work, without a cluster.",
     "simulate": "Place pending pods on a snapshot or on manifests.",
     "explain": "Say why a pod does not fit, and what would make it fit.",
     "top": "Show every card: what is used, and by which pods.",
+    "scheduler": "Place pods on a cluster, beside a kube-scheduler.",
 }
 
 

@@ -41,7 +41,7 @@ def command(more_files: tuple[str, ...], files: tuple[str, ...], form: str) -> N
     if form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(as_object(found))))
     else:
-        _print_table(found)
+        print_usage(found)
     sys.exit(options.BAD_INPUT if snapshot.errors else options.ALL_WELL)
 
 
@@ -61,7 +61,8 @@ def as_object(found: Usage) -> dict[str, Any]:
     }
 
 
-def _print_table(found: Usage) -> None:
+def print_usage(found: Usage) -> None:
+    """The usage as a table."""
     bars = sys.stdout.isatty()
     header = ("NODE", "CARD", "MODEL", "SLOTS", "MEMORY", "CORES", *(("MEMORY USED",) if bars else ()), "PODS")
     rows = [row for node in found.nodes for row in _node_rows(node, bars=bars)]

@@ -5,7 +5,7 @@ Pure: the webhook and `simulate` apply the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,6 +19,8 @@ from cardwise.wire.pods import Defaults, asks_for_cards, containers_of, read_pod
 DEFAULT_SCHEDULER = "default-scheduler"
 SCHEDULER_NAME = "cardwise-scheduler"
 HAMI_SCHEDULER = "hami-scheduler"
+OWNED_KEYS = frozenset(key for family in FAMILIES for key in (family.to_allocate_key, family.allocated_key) if key)
+"""Annotations that only the scheduler and the agents write, beside those with `names.OWNED_PREFIXES`."""
 
 
 class Outcome(Enum):
@@ -82,7 +84,7 @@ def admit(
         return Admission(outcome=Outcome.REFUSED, reason="; ".join(faults), warnings=reading.warnings)
     if reading.request is None:
         return Admission(outcome=Outcome.UNTOUCHED, warnings=reading.warnings)
-    warnings = [*reading.warnings, *(_forged(pod) if created else ()), *_soft_rules(pod)]
+    warnings = [*reading.warnings, *(forged(pod) if created else ()), *_soft_rules(pod)]
     if inventory is not None:
         warnings += inventory.doubts(reading.request)
     return Admission(
@@ -120,11 +122,17 @@ def _misplaced(pod: objects.Pod, privileged: list[str]) -> list[str]:
     return faults
 
 
-def _forged(pod: objects.Pod) -> list[str]:
-    """Who re-applies an exported pod sends our annotations with it; they mean nothing on a new pod."""
-    owned = {key for family in FAMILIES for key in (family.to_allocate_key, family.allocated_key)}
-    keys = sorted(key for key in pod.annotations if key in owned or key.startswith(names.OWNED_PREFIXES))
-    return [f"pod {pod.full_name}: annotation {key} is written by the scheduler only, and is dropped" for key in keys]
+def owned_keys(keys: Iterable[str]) -> list[str]:
+    """Those of these annotation keys that only the scheduler and the agents write, in order."""
+    return sorted(key for key in keys if key in OWNED_KEYS or key.startswith(names.OWNED_PREFIXES))
+
+
+def forged(pod: objects.Pod) -> list[str]:
+    """A sentence for each annotation of ours on a new pod: who re-applies an exported pod sends them, meaning nothing."""
+    return [
+        f"pod {pod.full_name}: annotation {key} is written by the scheduler only, and is dropped"
+        for key in owned_keys(pod.annotations)
+    ]
 
 
 def _soft_rules(pod: objects.Pod) -> list[str]:
