@@ -330,6 +330,7 @@ SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 def test_soft_rules_that_do_not_count_are_told(spec: Object, says: str) -> None:
     assert any(says in text for text in admitted(pod_object("p", gpu=1, spec=spec)).warnings)
+    assert admitted(pod_object("p", gpu=1, spec=spec), one_node=False).warnings == ()
 
 
 def test_soft_rules_about_nodes_do_count_and_nothing_is_told() -> None:

@@ -196,7 +196,13 @@ def overheard(product: Product) -> Iterator[Extender]:
     """A kube-scheduler whose calls of the service can be counted by pod, since they pass through here."""
 
     def passed_on(verb: str) -> Callable[[Json], Any]:
-        return lambda request: json.loads(product.call(verb, json.dumps(request).encode())[1])
+        def answer(request: Json) -> Any:
+            try:
+                return json.loads(product.call(verb, json.dumps(request).encode())[1])
+            except (OSError, http.client.HTTPException) as error:  # (killed by the test)
+                return {"Error": repr(error)}
+
+        return answer
 
     with Extender({verb: passed_on(verb) for verb in VERBS}) as extender:
         scheduler = product.plane.start_scheduler(product.scheduler_config(extender.url))

@@ -11,25 +11,39 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cardwise.core.model import Card, CardUse
-from cardwise.scheduler.answers import Answer, Bind, Chosen, Filtered, Read, Refused, Wake
-from cardwise.scheduler.binding import bind_done, bind_in_doubt, bind_refused, bind_step, in_doubt, pod_read
+from cardwise.scheduler.answers import Answer, Bind, Chosen, Filtered, Read, Refused, Untouched, Wake
+from cardwise.scheduler.binding import (
+    bind_done,
+    bind_in_doubt,
+    bind_refused,
+    bind_step,
+    in_doubt,
+    is_bound_as,
+    pod_read,
+)
 from cardwise.scheduler.books import Books, Settings
 from cardwise.scheduler.filtering import filter_pod
 from cardwise.scheduler.gates import Turn
 from cardwise.scheduler.offered import Offered
+from cardwise.scheduler.pods import SeenPod
 from cardwise.scheduler.preempting import preempt_on
 from cardwise.wire import objects
 from cardwise.wire.families import FAMILIES
 from cardwise.wire.nodes import read_node
 from cardwise.wire.quotas import Hard, QuotaReading
 
-from .memory_api import Api, Json, Spot, Told, as_pod, is_bound, peak_in, total
+from .memory_api import Api, Json, Spot, Told, as_pod, is_bound, peak_in, within
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+BIND_SECONDS = 10.0
+"""So long an answer to a bind is waited for."""
 REQUEST_SECONDS = 60.0
 """So long a write may still be carried out of which nobody waits for an answer."""
 QUOTA_CARDS = 2
 QUOTA = QuotaReading(namespace="few", name="cards", hard={"nvidia": Hard(cards=QUOTA_CARDS)})
+
+
+BIND = timedelta(seconds=BIND_SECONDS)
 
 
 @dataclass(eq=False)
@@ -70,13 +84,15 @@ class Stage:
     listed: set[str] = field(default_factory=set)
     granted: set[tuple[str, ...]] = field(default_factory=set)
     books: Books = field(default_factory=lambda: Books(Settings()))
+    gone: set[str] = field(default_factory=set)
+    fenced: bool = False
     messages: int = 0
 
     def start(self) -> None:
         """A new service, after the one before was killed and its connections with it: it lists everything."""
         self.books = Books(Settings())
         self.books.holdings.quotas.set_quota(QUOTA)
-        for forgotten in (self.flights, self.reads, self.shown, self.listed, self.granted):
+        for forgotten in (self.flights, self.reads, self.shown, self.listed, self.granted, self.gone):
             forgotten.clear()
         for what in self.api.watches:
             self.api.watches[what].past.clear()
@@ -98,7 +114,13 @@ class Stage:
         (self._pod_told if what == "pods" else self._node_told)(told)
         if told.kind == "listed":
             self.listed.add(what)
-        self.books.set_complete(len(self.listed) == len(self.api.watches))
+        if told.kind == "gone":
+            self.gone.add(told.key)
+        self.fence()
+
+    def fence(self) -> None:
+        """The view is taken for whole, or not."""
+        self.books.set_complete(len(self.listed) == len(self.api.watches) and not self.fenced)
 
     def _pod_told(self, told: Told) -> None:
         if told.kind == "seen":
@@ -124,6 +146,8 @@ class Stage:
         self.now += timedelta(seconds=seconds)
         over = self.now - timedelta(seconds=REQUEST_SECONDS)
         self.flights = [one for one in self.flights if not (one.abandoned and one.began < over)]
+        for late in [one for one in self.flights if not one.abandoned and one.began < self.now - BIND]:
+            self.give_up(late, reads=False)
         self.books.tick(now=self.now)
 
     # -- kube-scheduler asks ---------------------------------------------------------------------------------------
@@ -134,8 +158,11 @@ class Stage:
         offered = Offered.of(names, self.books.holdings.cluster.cards)
         answer = filter_pod(self.books, pod, offered, now=self.now)
         self.active.pop(uid, None)
+        assert not isinstance(answer, Untouched), "it asks for cards"
         if isinstance(answer, Chosen):
-            assert len(answer.nodes) == 1 and answer.nodes[0] in names
+            assert uid not in self.gone, "the service was told that the pod is gone"
+            assert len(answer.nodes) == 1
+            assert answer.nodes[0] in names
             self.chosen[uid] = answer.nodes[0]
         elif isinstance(answer, Refused):
             self.chosen.pop(uid, None)
@@ -162,7 +189,7 @@ class Stage:
 
     def preempt(self, pod: objects.Pod, node: str, given: list[str]) -> list[str] | None:
         """The victims on one node, or None."""
-        seen = self.books.note(pod)
+        seen = self.books.note(pod, now=self.now)
         return None if seen is None else preempt_on(self.books, seen, node, given, now=self.now)
 
     def wake(self) -> list[Wake]:
@@ -217,6 +244,7 @@ class Stage:
         """Nothing is granted above a card's total, whatever becomes of all that is on its way."""
         if flight.grant in self.granted or not self._may_be(flight):
             return
+        assert self.books.complete
         self.granted.add(flight.grant)
         held = self.api.held()
         ways = {one.grant: one for one in (*self.flights, flight) if self._may_be(one)}
@@ -246,15 +274,15 @@ class Stage:
         bind = flight.bind
         placed = flight.became == "done"
         if placed:
-            bind_done(self.books, bind.uid)
+            bind_done(self.books, bind)
         elif flight.became == "not found":
             self.books.pod_gone(bind.uid)
         else:
             if not any(one.grant == flight.grant for one in self.flights):
                 self.granted.discard(flight.grant)
-            placed = flight.became == "conflict" and reads and self._look(bind.uid, (bind.namespace, bind.name))
+            placed = flight.became == "conflict" and reads and self._look(bind)
             if not placed:
-                bind_refused(self.books, bind.uid)
+                bind_refused(self.books, bind)
         self._end_bind(flight, placed=placed)
 
     def give_up(self, flight: Flight, *, reads: bool = True) -> None:
@@ -263,12 +291,14 @@ class Stage:
         flight.abandoned = True
         if flight.became:
             self.flights.remove(flight)
-        bind_in_doubt(self.books, bind.uid, now=self.now)
-        self._end_bind(flight, placed=reads and self._look(bind.uid, (bind.namespace, bind.name)))
+        bind_in_doubt(self.books, bind, now=self.now)
+        self._end_bind(flight, placed=reads and self._look(bind))
 
-    def _look(self, uid: str, key: tuple[str, str]) -> bool:
-        found = self.api.pods.get(key)
-        return pod_read(self.books, uid, as_pod(found) if found else None, now=self.now, settled=False)
+    def _look(self, bind: Bind) -> bool:
+        found = self.api.pods.get((bind.namespace, bind.name))
+        pod = as_pod(found) if found else None
+        pod_read(self.books, bind.uid, pod, now=self.now)
+        return is_bound_as(pod, bind)
 
     def _end_bind(self, flight: Flight, *, placed: bool) -> None:
         """kube-scheduler is told; a pod of which it hears that it is bound is bound there."""
@@ -284,30 +314,28 @@ class Stage:
     def _end_turn(self, uid: str, node: str, *, sent: bool) -> None:
         gates = self.books.gates
         hold = self.books.holdings.cluster.holds.get(uid)
-        if not (hold is not None and hold.node == node and (hold.confirmed or (sent and uid in self.books.reservations))):
+        bound = hold is not None and hold.confirmed and hold.node == node
+        if not (bound or (sent and any(one.placement.node == node for one in self.books.sent(uid).values()))):
             gates.bind_failed(uid, node)
         gates.release(node, uid)
 
     # -- doubts ----------------------------------------------------------------------------------------------------
 
+    def in_doubt(self) -> list[SeenPod]:
+        """Pods of which it is time to ask what became of a Binding."""
+        return in_doubt(self.books, now=self.now)
+
     def ask_in_doubt(self) -> None:
-        """Pods are read of which nobody has told what became of a Binding; the answers come later."""
-        for seen in in_doubt(self.books, now=self.now):
+        """They are read; the answers come later."""
+        for seen in self.in_doubt():
             found = self.api.pods.get((seen.namespace, seen.name))
             self.reads.append((seen.uid, as_pod(found) if found else None))
 
     def hear_in_doubt(self) -> None:
         """The first of those answers comes."""
         uid, pod = self.reads.pop(0)
-        pod_read(self.books, uid, pod, now=self.now, settled=True)
-
-
-def within(uses: list[CardUse], card: Card) -> bool:
-    """Whether a card can give so much to these pods, with nobody beside one that holds it alone."""
-    use = total(uses)
-    fits = use.slots <= card.slots and use.memory_mib <= card.memory_mib and use.cores_percent <= card.cores_percent
-    return fits and (not use.holders or len(uses) == 1)
+        pod_read(self.books, uid, pod, now=self.now)
 
 
 def _plain(spec: objects.PodSpec) -> Json:
-    return {"initContainers": list(spec.init_containers or ()), "containers": list(spec.containers)}
+    return {"initContainers": list(spec.init_containers or ()), "containers": list(spec.containers or ())}

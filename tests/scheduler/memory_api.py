@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardwise.core.model import CardUse, Node
+from cardwise.core.model import Card, CardUse, Node
 from cardwise.wire import names, objects
 from cardwise.wire.families import FAMILIES, NVIDIA
 from cardwise.wire.nodes import read_node
@@ -153,19 +153,34 @@ class Api:
 
     def holders(self) -> Iterator[Json]:
         """Pods that hold what their record says."""
-        return (pod for pod in self.pods.values() if is_bound(pod) and not has_ended(pod))
+        return holders_of(self.pods.values())
 
     def held(self) -> dict[Spot, list[CardUse]]:
         """What is recorded on each card, by pod."""
-        found: dict[Spot, list[CardUse]] = {}
-        for pod in self.holders():
-            for uuid, use in peak_of(pod).items():
-                found.setdefault((pod["spec"]["nodeName"], uuid), []).append(use)
-        return found
+        return held_by(self.pods.values())
 
     def cores(self) -> list[Node]:
         """The nodes as the core knows them."""
-        return [read_node(msgspec.convert(node, objects.Node), FAMILIES).node for node in self.nodes.values()]
+        return [core_of(node) for node in self.nodes.values()]
+
+
+def core_of(node: Json) -> Node:
+    """The node as the core knows it."""
+    return read_node(msgspec.convert(node, objects.Node), FAMILIES).node
+
+
+def holders_of(pods: Iterable[Json]) -> Iterator[Json]:
+    """Those that hold what their record says."""
+    return (pod for pod in pods if is_bound(pod) and not has_ended(pod))
+
+
+def held_by(pods: Iterable[Json]) -> dict[Spot, list[CardUse]]:
+    """What is recorded on each card, by pod."""
+    found: dict[Spot, list[CardUse]] = {}
+    for pod in holders_of(pods):
+        for uuid, use in peak_of(pod).items():
+            found.setdefault((pod["spec"]["nodeName"], uuid), []).append(use)
+    return found
 
 
 def as_pod(pod: Json) -> objects.Pod:
@@ -193,6 +208,13 @@ def total(uses: Iterable[CardUse]) -> CardUse:
         cores_percent=sum(use.cores_percent for use in uses),
         holders=sum(use.holders for use in uses),
     )
+
+
+def within(uses: list[CardUse], card: Card) -> bool:
+    """Whether a card can give so much to these pods, with nobody beside one that holds it alone."""
+    use = total(uses)
+    fits = use.slots <= card.slots and use.memory_mib <= card.memory_mib and use.cores_percent <= card.cores_percent
+    return fits and (not use.holders or len(uses) == 1)
 
 
 def peak_of(pod: Json) -> dict[str, CardUse]:

@@ -68,6 +68,7 @@ def test_rules_of_admission_are_the_configured_ones(tmp_path: Path) -> None:
     text = """
         schedulerName: ours
         alsoNamed: [theirs]
+        nodeChoice: kube-scheduler
         policies: {node: spread, cards: binpack}
         admission: {privileged: skip}
         families: {nvidia: {defaultMemoryMib: 1024}}
@@ -76,6 +77,7 @@ def test_rules_of_admission_are_the_configured_ones(tmp_path: Path) -> None:
     assert rules.own_names == {"ours", "theirs"}
     assert (rules.defaults.node_policy, rules.defaults.card_policy) == ("spread", CardPolicy(keys=("binpack",)))
     assert rules.privileged == "skip"
+    assert not rules.one_node
     assert rules.families[0].default_memory_mib == 1024
 
 

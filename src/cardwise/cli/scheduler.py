@@ -24,7 +24,7 @@ from cardwise.scheduler.settings import Setting
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def _run(config: str | None, **given: str | tuple[str, ...] | None) -> None:
+def _run(config: str | None, *, self_signed: bool, **given: str | tuple[str, ...] | None) -> None:
     """Place pods on a cluster: answer kube-scheduler's calls (filter, prioritize, preempt, bind) and the API server's
     admission reviews.
 
@@ -33,6 +33,8 @@ def _run(config: str | None, **given: str | tuple[str, ...] | None) -> None:
     It runs until SIGTERM or SIGINT. Exit code: 0 when asked to end, 2 if the configuration, a certificate or the kubeconfig
     is wrong.
     """
+    if self_signed:
+        given["admission_self_signed"] = "true"
     try:
         loaded = load(Path(config) if config is not None else None, _texts(given))
         logs.set_up(loaded.log.level, loaded.log.form, sys.stderr)
@@ -71,6 +73,7 @@ def _parameter(row: Setting) -> str:
 
 def _flags() -> Iterator[click.Option]:
     yield click.Option(["--config"], metavar="FILE", help="The configuration, in YAML.")
+    yield click.Option(["--self-signed"], is_flag=True, help="Short for --admission-self-signed true.")
     for row in SETTINGS:
         many = row.kind.item is not None
         again = " Commas between, or the flag again for each." if many else ""

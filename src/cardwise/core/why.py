@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cardwise.core.cards import Bools
 from cardwise.core.model import Refusal
 from cardwise.core.scene import Scene
 
@@ -17,8 +18,14 @@ MOST_NAMED = 3
 def why(scene: Scene) -> str:
     """Why no node takes the scene's pod: equal reasons together, those of most nodes first."""
     allowed = scene.allowed()
-    by_rules = rule_refusals(scene, np.flatnonzero(~allowed).tolist()[:MOST_SAMPLED])
+    by_rules = rule_refusals(scene, refusing(scene, allowed)[:MOST_SAMPLED])
     return told(scene, by_rules, scene.cluster.refusals(scene.pod, allowed, scene.preference()))
+
+
+def refusing(scene: Scene, allowed: Bools) -> list[int]:
+    """The columns of the nodes that are not allowed; a column that no node has says nothing."""
+    nodes = scene.cluster.cards.nodes
+    return [n for n in np.flatnonzero(~allowed).tolist() if nodes[n] is not None]
 
 
 def rule_refusals(scene: Scene, columns: Sequence[int]) -> dict[int, tuple[Refusal, ...]]:

@@ -34,12 +34,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How a cluster admits pods. `own_names` are scheduler names that mean us; `privileged` is `refuse` or `skip`."""
+    """How a cluster admits pods. `own_names` are scheduler names that mean us; `privileged` is `refuse` or `skip`.
+
+    `one_node`: we choose the node, so soft rules that need several to choose from do not count, and pods are warned.
+    """
 
     families: tuple[Family, ...] = FAMILIES
     defaults: Defaults = Defaults()
     own_names: frozenset[str] = frozenset((SCHEDULER_NAME, HAMI_SCHEDULER))
     privileged: str = "refuse"
+    one_node: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ def admit(
         return Admission(outcome=Outcome.REFUSED, reason="; ".join(faults), warnings=reading.warnings)
     if reading.request is None:
         return Admission(outcome=Outcome.UNTOUCHED, warnings=reading.warnings)
-    warnings = [*reading.warnings, *(forged(pod) if created else ()), *_soft_rules(pod)]
+    warnings = [*reading.warnings, *(forged(pod) if created else ()), *(_soft_rules(pod) if rules.one_node else ())]
     if inventory is not None:
         warnings += inventory.doubts(reading.request)
     return Admission(

@@ -78,18 +78,23 @@ BindStep = Answer | Bind | Read
 class Reservation:
     """A placement that was decided and is not seen on the API server yet.
 
-    `sent`: a Binding left, so only evidence ends it. `told` is what kube-scheduler had against the pod when it was
-    filtered: if it says something else later, the attempt that this was made for has failed. `doubted_at`: since when it is
-    not known whether a Binding was carried out.
+    `told` is what kube-scheduler had against the pod when it was filtered: if it says something else later, the attempt
+    that this was made for has failed. `sent_at`: when a Binding last left with `record`; from then on only evidence ends
+    it. `doubted_at`: since when it is not known whether one was carried out.
     """
 
     request: PodRequest
     placement: Placement
     made_at: datetime
     told: object = None
-    sent: bool = False
+    sent_at: datetime | None = None
     doubted_at: datetime | None = None
     record: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sent(self) -> bool:
+        """Whether a Binding has left."""
+        return self.sent_at is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +112,11 @@ VIEW_INCOMPLETE = Refusal(
     kind="node(s) that Cardwise has not seen yet",
 )
 POD_GONE = Refusal(code="PodGone", text="the pod is gone", kind="node(s) for a pod that is gone", lasting=True)
+NOT_LEADING = Refusal(
+    code="NotLeading",
+    text="Cardwise decides only while the kube-scheduler beside it holds its lease",
+    kind="node(s) for a Cardwise whose kube-scheduler does not hold its lease",
+)
 UNKNOWN_NODE = Refusal(
     code="NodeUnknown", text="Cardwise does not know this node", kind="node(s) that Cardwise does not know"
 )

@@ -15,26 +15,27 @@ from cardwise.core.place import refusals
 from cardwise.core.plan import plan, steps_of
 from cardwise.scheduler.answers import Answer, Bind, BindStep, Read, Reservation
 from cardwise.scheduler.books import Books
-from cardwise.scheduler.pods import SeenPod
+from cardwise.scheduler.pods import SeenPod, unplaceable
 from cardwise.wire import objects
 from cardwise.wire.record import encode_record
 
+UNSHOWN_SECONDS = 10.0
+"""After this a pod that kube-scheduler knows and our watch does not show is looked for."""
 SETTLED_SECONDS = 65.0
 """After this a write that was not answered is not carried out any more: the API server ends requests after 60 s."""
 
 
 def bind_step(books: Books, *, uid: str, namespace: str, name: str, node: str, now: datetime) -> BindStep:
     """What is to be done for a bind call."""
-    hold = books.holdings.cluster.holds.get(uid)
-    if hold is not None and hold.confirmed:
-        return Answer() if hold.node == node else Answer(f"pod {namespace}/{name} is bound to node {hold.node} already")
     seen = books.pods.get(uid)
+    if (settled := _settled(books, seen, uid, namespace, name, node)) is not None:
+        return settled
     if seen is None:
         return Read(namespace, name)
-    if seen.ended or seen.terminating:
-        return Answer(f"pod {seen.full_name} is ending")
+    if seen.request is None and not seen.node:
+        return without_cards(uid=uid, namespace=namespace, name=name, node=node)
     if not books.complete:
-        return Answer("Cardwise has not seen the whole cluster yet")
+        return Answer(books.why_not.text)
     reservation = books.reservations.get(uid)
     if reservation is None or not _holds(books, reservation, uid, node):
         planned = _plan(books, seen, node, now)
@@ -43,65 +44,101 @@ def bind_step(books: Books, *, uid: str, namespace: str, name: str, node: str, n
         reservation = planned
     if not reservation.sent:
         reservation.record = encode_record(reservation.placement, books.holdings.families, int(now.timestamp()))
-        reservation.sent = True
+    reservation.sent_at = now
     return Bind(uid=uid, namespace=namespace, name=name, node=node, record=reservation.record)
 
 
-def bind_done(books: Books, uid: str) -> None:
+def _settled(books: Books, seen: SeenPod | None, uid: str, namespace: str, name: str, node: str) -> Answer | None:
+    """The answer where nothing is to be written: the pod is bound, is ending, is another, or cannot be placed."""
+    hold = books.holdings.cluster.holds.get(uid)
+    if hold is not None and hold.confirmed:
+        return Answer() if hold.node == node else Answer(f"pod {namespace}/{name} is bound to node {hold.node} already")
+    if seen is None:
+        return None
+    if (seen.namespace, seen.name) != (namespace, name):
+        return Answer(f"PodUID is that of pod {seen.full_name}, not of pod {namespace}/{name}")
+    if seen.ended or seen.terminating:
+        return Answer(f"pod {seen.full_name} is ending")
+    fault = unplaceable(seen, books.holdings.families)
+    return Answer(fault.text) if fault is not None else None
+
+
+def without_cards(*, uid: str, namespace: str, name: str, node: str) -> Bind:
+    """The Binding of a pod that asks for no card though it names one of our resources: it is ours to bind all the same."""
+    return Bind(uid=uid, namespace=namespace, name=name, node=node, record={})
+
+
+def bind_done(books: Books, bind: Bind) -> None:
     """The Binding was carried out: the pod holds what was recorded, though its event may come later."""
-    reservation = books.reservations.pop(uid, None)
+    _held_as, reservation = _sent_as(books, bind)
     if reservation is None:
         return  # its event came first, and has said it all
+    books.reservations.pop(bind.uid, None)
+    books.end_doubts(bind.uid)
     request = reservation.request
-    books.end_doubts(uid)
     books.holdings.confirm(
-        hold_of(reservation.placement, uid=uid, namespace=request.namespace, name=request.name, confirmed=True),
+        hold_of(reservation.placement, uid=bind.uid, namespace=request.namespace, name=request.name, confirmed=True),
         request.traits,
     )
 
 
-def bind_refused(books: Books, uid: str) -> None:
+def bind_refused(books: Books, bind: Bind) -> None:
     """The API server said that it was not carried out, and the pod is not bound. An earlier one may still be."""
-    reservation = books.reservations.get(uid)
+    held_as, reservation = _sent_as(books, bind)
     if reservation is not None and reservation.doubted_at is None:
-        books.unreserve(uid)
+        books.not_sent(bind.uid, held_as)
 
 
-def bind_in_doubt(books: Books, uid: str, *, now: datetime) -> None:
+def bind_in_doubt(books: Books, bind: Bind, *, now: datetime) -> None:
     """Nobody knows whether the Binding was, or will be, carried out."""
-    reservation = books.reservations.get(uid)
+    _held_as, reservation = _sent_as(books, bind)
     if reservation is not None:
         reservation.doubted_at = now
 
 
-def pod_read(books: Books, uid: str, pod: objects.Pod | None, *, now: datetime, settled: bool) -> bool:
-    """The pod as a quorum read shows it. `settled`: nothing that was sent can still be carried out.
+def pod_read(books: Books, uid: str, pod: objects.Pod | None, *, now: datetime) -> None:
+    """The pod as a quorum read shows it: without a node, what was sent too long ago will not be carried out any more.
 
-    Gives whether it is bound just as was reserved: then the bind has succeeded, whatever was answered.
+    What has left, or was seen, while the read was under way is judged as of now.
     """
     if pod is None or pod.metadata.uid != uid:
         books.pod_gone(uid)
-        return False
-    reservation = books.reservations.get(uid)
+        return
     books.pod_seen(pod, now=now)
-    if not pod.spec.node_name:
-        if settled:
-            books.end_doubts(uid)
-            books.unreserve(uid)
-            books.turned += books.gates.bind_failed(uid)
-        return False
-    wanted = reservation.record if reservation is not None else None
-    return wanted is not None and all(pod.annotations.get(key) == text for key, text in wanted.items())
+    if not pod.spec.node_name and _is_settled(books, uid, now):
+        for held_as in books.sent(uid):
+            books.not_sent(uid, held_as)
+        books.turned += books.gates.bind_failed(uid)
 
 
 def in_doubt(books: Books, *, now: datetime) -> list[SeenPod]:
-    """Pods of which a Binding was sent so long ago that a read tells for certain what became of it."""
-    since = {uid: max(aliases.values()) for uid, aliases in books.doubts.items()}
-    for uid, reservation in books.reservations.items():
-        if reservation.doubted_at is not None:
-            since[uid] = max(since.get(uid, reservation.doubted_at), reservation.doubted_at)
-    settled = now - timedelta(seconds=SETTLED_SECONDS)
-    return [books.pods[uid] for uid, at in since.items() if uid in books.pods and at <= settled]
+    """Pods to be read: a Binding was sent so long ago that a read is certain, or no watch shows them."""
+    sent = [*books.doubts, *(uid for uid, one in books.reservations.items() if one.sent and uid not in books.doubts)]
+    late = now - timedelta(seconds=UNSHOWN_SECONDS)
+    uids = [uid for uid in sent if _is_settled(books, uid, now)]
+    uids += [uid for uid, since in books.unshown.items() if since <= late]
+    return [books.pods[uid] for uid in dict.fromkeys(uids) if uid in books.pods]
+
+
+def is_bound_as(pod: objects.Pod | None, bind: Bind) -> bool:
+    """Whether the pod is bound just as was wanted: then the bind has succeeded, whatever was answered."""
+    if pod is None or pod.metadata.uid != bind.uid or pod.spec.node_name != bind.node:
+        return False
+    return all(pod.annotations.get(key) == text for key, text in bind.record.items())
+
+
+def _sent_as(books: Books, bind: Bind) -> tuple[str, Reservation | None]:
+    """Under what the placement of a Binding is held, and the reservation: another attempt may have set it aside."""
+    for held_as, reservation in books.sent(bind.uid).items():
+        if reservation.record == bind.record:
+            return held_as, reservation
+    return "", None
+
+
+def _is_settled(books: Books, uid: str, now: datetime) -> bool:
+    """Whether Bindings of the pod were sent, and none so lately that it can still be carried out."""
+    last = [at for one in books.sent(uid).values() for at in (one.sent_at, one.doubted_at) if at is not None]
+    return bool(last) and max(last) <= now - timedelta(seconds=SETTLED_SECONDS)
 
 
 def _holds(books: Books, reservation: Reservation, uid: str, node: str) -> bool:
@@ -115,12 +152,12 @@ def _holds(books: Books, reservation: Reservation, uid: str, node: str) -> bool:
 def _plan(books: Books, seen: SeenPod, node: str, now: datetime) -> Reservation | Answer:
     """A new reservation on exactly this node, or why it cannot be."""
     if seen.request is None:
-        return Answer(f"pod {seen.full_name}: {'; '.join(seen.reading.faults) or 'asks for no card'}")
+        return Answer(f"pod {seen.full_name} is bound to node {seen.node} already")
     cluster = books.holdings.cluster
     n = cluster.cards.index_of.get(node)
     if n is None:
         return Answer(f"pod {seen.full_name}: node {node} is not known to Cardwise")
-    books.set_aside(seen.uid, now=now)
+    books.set_aside(seen.uid)
     request = books.asked(seen)
     with books.holdings.without(books.nominations.seen_through(seen.uid, seen.priority)):
         placement = plan(cluster.cards, n, request, steps_of(request)) if cluster.cards.in_service[n] else None

@@ -9,8 +9,18 @@ from dataclasses import dataclass
 from cardwise.kube.errors import Fault, KubeError
 from cardwise.kube.requests import PODS
 from cardwise.scheduler.answers import Answer, Bind, BindStep, Read
-from cardwise.scheduler.binding import bind_done, bind_in_doubt, bind_refused, bind_step, in_doubt, pod_read
+from cardwise.scheduler.binding import (
+    bind_done,
+    bind_in_doubt,
+    bind_refused,
+    bind_step,
+    in_doubt,
+    is_bound_as,
+    pod_read,
+    without_cards,
+)
 from cardwise.scheduler.extender import BindArgs
+from cardwise.scheduler.pods import is_managed
 from cardwise.scheduler.turns import Turns
 from cardwise.scheduler.world import World
 from cardwise.wire import names, objects
@@ -53,7 +63,7 @@ class Binds:
     async def settle_doubts(self) -> None:
         """Reads pods of which a Binding was sent long ago that nobody answered."""
         for seen in in_doubt(self._world.books, now=self._world.now):
-            await self._read(seen.uid, seen.namespace, seen.name, settled=True)
+            await self._read(seen.uid, seen.namespace, seen.name)
 
     async def _bind(self, args: BindArgs) -> Bound:
         hold = self._world.books.holdings.cluster.holds.get(args.uid)
@@ -65,13 +75,9 @@ class Binds:
                 return Bound("refused", error)
             step = self._step(args)
             if isinstance(step, Read):
-                if error := await self._meet(args):
-                    return Bound("error", error)
-                step = self._step(args)
+                step = await self._meet(args)
             if isinstance(step, Answer):
                 return Bound("refused" if step.error else "placed", step.error)
-            if isinstance(step, Read):
-                return Bound("refused", f"pod {args.namespace}/{args.name} is gone")
             sent = True
             self._turns.sent(args)
             return await self._send(step)
@@ -87,15 +93,22 @@ class Binds:
             world.books, uid=args.uid, namespace=args.namespace, name=args.name, node=args.node, now=world.now
         )
 
-    async def _meet(self, args: BindArgs) -> str:
-        """Learns of a pod that neither the watch nor a filter call has told of."""
+    async def _meet(self, args: BindArgs) -> Answer | Bind:
+        """Learns of a pod that neither the watch nor a filter call has told of, and what is to be done for it."""
+        books = self._world.books
         try:
             pod = await self._world.client.get_quorum(PODS, args.name, args.namespace)
         except KubeError as error:
-            return str(error)
-        if pod.metadata.uid == args.uid:
-            self._world.books.pod_seen(pod, now=self._world.now)
-        return ""
+            return Answer(str(error))
+        if pod.metadata.uid != args.uid:
+            return Answer(f"pod {args.namespace}/{args.name} has uid {pod.metadata.uid}, not {args.uid}")
+        books.pod_seen(pod, now=self._world.now)
+        step = self._step(args)
+        if not isinstance(step, Read):
+            return step
+        if is_managed(pod, books.holdings.families):
+            return Answer(f"pod {args.namespace}/{args.name} is gone")
+        return without_cards(uid=args.uid, namespace=args.namespace, name=args.name, node=args.node)
 
     async def _send(self, bind: Bind) -> Bound:
         world = self._world
@@ -106,12 +119,12 @@ class Binds:
                 uid=bind.uid,
                 node=bind.node,
                 annotations=bind.record,
-                labels={names.ASSIGNED_NODE: bind.node},
+                labels={names.ASSIGNED_NODE: bind.node} if bind.record else {},
                 timeout_seconds=world.config.bind_timeout_seconds,
             )
         except KubeError as error:
             return await self._failed(bind, error)
-        bind_done(world.books, bind.uid)
+        bind_done(world.books, bind)
         world.metrics.wrote("binding", "ok")
         world.settle()
         return Bound("placed")
@@ -120,23 +133,21 @@ class Binds:
         """A conflict and a silence both need a look: the pod may be bound just as was wanted."""
         world = self._world
         world.metrics.wrote("binding", "in_doubt" if error.in_doubt else "failed")
-        if error.fault is Fault.NOT_FOUND:
-            world.books.pod_gone(bind.uid)
-        elif error.in_doubt:
-            bind_in_doubt(world.books, bind.uid, now=world.now)
-            if await self._read(bind.uid, bind.namespace, bind.name, settled=False):
+        if error.in_doubt:
+            bind_in_doubt(world.books, bind, now=world.now)
+            if is_bound_as(await self._read(bind.uid, bind.namespace, bind.name), bind):
                 return Bound("placed")
-        elif error.fault is Fault.CONFLICT:
-            if await self._read(bind.uid, bind.namespace, bind.name, settled=False):
+        elif error.fault in (Fault.CONFLICT, Fault.NOT_FOUND):
+            if is_bound_as(await self._read(bind.uid, bind.namespace, bind.name), bind):
                 return Bound("placed")
-            bind_refused(world.books, bind.uid)
+            bind_refused(world.books, bind)
         else:
-            bind_refused(world.books, bind.uid)
+            bind_refused(world.books, bind)
         world.settle()
         return Bound("in_doubt" if error.in_doubt else "error", str(error))
 
-    async def _read(self, uid: str, namespace: str, name: str, *, settled: bool) -> bool:
-        """Whether a quorum read shows the pod bound as was wanted. Where it fails, nothing is known."""
+    async def _read(self, uid: str, namespace: str, name: str) -> objects.Pod | None:
+        """The pod as a quorum read shows it, told to the books; None where it is gone, or where the read fails."""
         world = self._world
         pod: objects.Pod | None = None
         try:
@@ -144,7 +155,7 @@ class Binds:
         except KubeError as error:
             if error.fault is not Fault.NOT_FOUND:
                 _log.warning("pod %s/%s: whether it is bound is not known yet: %s", namespace, name, error)
-                return False
-        as_wanted = pod_read(world.books, uid, pod, now=world.now, settled=settled)
+                return None
+        pod_read(world.books, uid, pod, now=world.now)
         world.settle()
-        return as_wanted
+        return pod

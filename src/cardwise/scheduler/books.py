@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cardwise.core.model import PodRequest
+from cardwise.core.model import PodRequest, Refusal
 from cardwise.scheduler.admission import Rules
-from cardwise.scheduler.answers import Reservation
+from cardwise.scheduler.answers import VIEW_INCOMPLETE, Reservation
 from cardwise.scheduler.gates import Gates
 from cardwise.scheduler.holdings import Holdings
 from cardwise.scheduler.nodes import Nodes
@@ -44,28 +44,35 @@ class Books:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.complete = False
-        """Whether the whole cluster was seen, and is known to be seen as it is."""
+        self.why_not = VIEW_INCOMPLETE
+        """Whether the whole cluster was seen, and is known to be seen as it is; if not, what filter answers."""
         self.holdings = Holdings(settings.rules.families)
         self.nodes = Nodes(self.holdings)
         self.gates = Gates(settings.rules.families)
         self.pods: dict[str, SeenPod] = {}
         self.reservations: dict[str, Reservation] = {}
         self.nominations = Nominations(self.holdings)
-        self.waiting = Waiting()
+        self.waiting = Waiting(self.holdings)
         self.oddities: list[str] = []
         """Sentences about what was ignored, for the log."""
-        self.doubts: dict[str, dict[str, datetime]] = {}
-        """By uid the aliases under which Bindings are held that may still be carried out, and since when."""
+        self.doubts: dict[str, dict[str, Reservation]] = {}
+        """By uid and alias what was sent, and set aside for another attempt: it may still be carried out."""
         self.turned: list[str] = []
         """Pods whose turn at a node's gate may have come."""
         self.untold: dict[str, None] = {}
         """Pods that kube-scheduler refuses, and of which it is not yet told why."""
+        self.unshown: dict[str, datetime] = {}
+        """Pods of which only kube-scheduler has told, and since when: they may have been gone before our watch began."""
+        self.silent: set[str] = set()
+        """Pods of which nothing was told since they would have fitted: if they are refused again, it is looked at again."""
         self._stuck: set[str] = set()
-        self._gone: dict[str, None] = {}
+        self._aliases = 0
+        self._gone: dict[str, str] = {}
         self._uid_by_name: dict[tuple[str, str], str] = {}
 
-    def set_complete(self, complete: bool) -> None:
+    def set_complete(self, complete: bool, why_not: Refusal = VIEW_INCOMPLETE) -> None:
         """The view is whole and fresh, or is not. When it becomes so, all that waits is looked at again."""
+        self.why_not = why_not
         if complete and not self.complete:
             self.holdings.freed.everything = True
         self.complete = complete
@@ -80,7 +87,7 @@ class Books:
     def node_gone(self, name: str) -> None:
         """A node is gone."""
         self.turned += self.gates.node_gone(name)
-        self.waiting.forget_column(self.holdings.cluster.cards.index_of.get(name))
+        self.waiting.forget_column(self.holdings.cluster.cards.index_of.get(name), name)
         self.nodes.gone(name)
 
     def nodes_listed(self, names: Iterable[str]) -> None:
@@ -94,10 +101,10 @@ class Books:
         """A pod is there, or has changed. What is older than what was seen before says nothing."""
         uid = pod.metadata.uid
         before = self.pods.get(uid)
-        if before is None and (uid in self._gone or not is_managed(pod, self.holdings.families)):
-            if (
-                names.BIND_PHASE in pod.annotations and uid not in self._gone
-            ):  # of another scheduler: it may own a node's lock
+        if before is None and self._is_gone(pod):
+            return
+        if before is None and not is_managed(pod, self.holdings.families):
+            if names.BIND_PHASE in pod.annotations:  # of another scheduler: it may own a node's lock
                 self.turned += self.gates.pod_seen(pod, now)
             return
         if before is not None and is_older(pod.version, before.version):
@@ -105,6 +112,7 @@ class Books:
         seen = self._keep(pod)
         if seen is None:
             return
+        self.unshown.pop(uid, None)
         self.turned += self.gates.pod_seen(pod, now)
         if seen.ended:
             self._release_all(uid)
@@ -113,29 +121,31 @@ class Books:
         else:
             self._unbound(seen)
         self.waiting.seen(seen)
-        if seen.waits and seen.refused is not None and (before is None or before.refused != seen.refused):
-            self.untold[uid] = None
         self.nominations.seen(seen, self.pods)
 
-    def pod_gone(self, uid: str) -> None:
-        """A pod is gone from the API server."""
-        self._gone[uid] = None
+    def pod_gone(self, uid: str, version: str = "") -> None:
+        """A pod is gone from the API server. What is newer than its last version is another word for it being there."""
+        known = self.pods.get(uid)
+        self._gone[uid] = version or (known.version if known is not None else "")
         if len(self._gone) > REMEMBERED_GONE:
             del self._gone[next(iter(self._gone))]
         self.turned += self.gates.pod_gone(uid)
         self._release_all(uid)
+        self.unshown.pop(uid, None)
         seen = self.pods.pop(uid, None)
         if seen is not None:
             self.nodes.can_read(seen.node, uid)
             if self._uid_by_name.get((seen.namespace, seen.name)) == uid:
                 del self._uid_by_name[seen.namespace, seen.name]
         self.waiting.gone(uid)
+        self.silent.discard(uid)
         self.nominations.gone(uid)
 
     def pods_listed(self, uids: set[str], version: str) -> None:
         """All pods there were at that version: whoever was seen before it and is not among them is gone."""
-        for uid in [uid for uid, seen in self.pods.items() if uid not in uids and not is_older(version, seen.version)]:
-            self.pod_gone(uid)
+        for uid in sorted(self.pods.keys() - uids):
+            if not is_older(version, self.pods[uid].version):
+                self.pod_gone(uid)
         for uid in self.gates.watched - uids - self.pods.keys():
             self.turned += self.gates.pod_gone(uid)
 
@@ -144,17 +154,27 @@ class Books:
         if node:
             self.nodes.cannot_read(node, uid, name)
 
+    def _is_gone(self, pod: objects.Pod) -> bool:
+        """Whether this is an older word of a pod that is gone."""
+        last = self._gone.get(pod.metadata.uid)
+        return last is not None and not is_older(last, pod.version)
+
     def _keep(self, pod: objects.Pod) -> SeenPod | None:
         """The pod as it is now; None for one that another of its name has replaced already."""
-        seen = self.read(pod)
+        before = self.pods.get(pod.metadata.uid)
+        same = before is not None and before.version == pod.version != ""
+        seen = before if before is not None and same else self.read(pod)  # (a list tells of all again)
         name = seen.namespace, seen.name
         other = self._uid_by_name.get(name)
         if other is not None and other != seen.uid:
             if is_older(seen.version, self.pods[other].version):
                 return None
             self.pod_gone(other)
+        before = self.pods.get(seen.uid)
         self._uid_by_name[name] = seen.uid
         self.pods[seen.uid] = seen
+        if seen.waits and seen.refused is not None and (before is None or before.refused != seen.refused):
+            self.untold[seen.uid] = None  # (a filter call may tell of a refusal before the watch does)
         return seen
 
     def _bound(self, pod: objects.Pod, seen: SeenPod, before: SeenPod | None) -> None:
@@ -201,12 +221,36 @@ class Books:
         for alias in self.doubts.pop(uid, {}):
             self.holdings.drop(alias)
 
-    def note(self, pod: objects.Pod) -> SeenPod | None:
+    def sent(self, uid: str) -> dict[str, Reservation]:
+        """Bindings of the pod that left and of which nothing is known, by what they are held under: uid or alias."""
+        own = self.reservations.get(uid)
+        return {**({uid: own} if own is not None and own.sent else {}), **self.doubts.get(uid, {})}
+
+    def not_sent(self, uid: str, held_as: str) -> None:
+        """One of those will not be carried out."""
+        if held_as == uid:
+            self.unreserve(uid)
+            return
+        aliases = self.doubts[uid]
+        del aliases[held_as]
+        if not aliases:
+            del self.doubts[uid]
+        self.holdings.drop(held_as)
+
+    def note(self, pod: objects.Pod, *, now: datetime) -> SeenPod | None:
         """A pod as kube-scheduler sends it, which may know of it before our watch does; None for one that is gone."""
         before = self.pods.get(pod.metadata.uid)
         if before is not None and not is_older(before.version, pod.version):
             return before
-        return None if pod.metadata.uid in self._gone else self._keep(pod)
+        if pod.spec.node_name or pod.ended:
+            self.pod_seen(pod, now=now)
+            return self.pods.get(pod.metadata.uid)
+        if self._is_gone(pod):
+            return None
+        seen = self._keep(pod)
+        if seen is not None and before is None:
+            self.unshown[seen.uid] = now
+        return seen
 
     def read(self, pod: objects.Pod) -> SeenPod:
         """A pod as it is sent, without taking it for one that is there."""
@@ -232,14 +276,15 @@ class Books:
         stuck = self.gates.stuck(now).keys()
         self.holdings.freed.nodes |= self._stuck - stuck  # (a lock may run out by time alone)
         self._stuck = set(stuck)
-        self.waiting.again(self.holdings.freed, now=now)
+        self.waiting.again(now=now)
 
-    def set_aside(self, uid: str, *, now: datetime) -> None:
+    def set_aside(self, uid: str) -> None:
         """A new attempt begins: what was reserved before is free, unless a Binding of it may still be carried out."""
         reservation = self.reservations.pop(uid, None)
         if reservation is not None and reservation.sent:
-            alias = f"{uid}/{reservation.placement.node}"
+            self._aliases += 1
+            alias = f"{uid}/sent/{self._aliases}"
             self.holdings.rename(uid, alias)
-            self.doubts.setdefault(uid, {})[alias] = now
+            self.doubts.setdefault(uid, {})[alias] = reservation
         else:
             self.holdings.release(uid)

@@ -13,9 +13,9 @@ from cardwise.scheduler import extender
 from cardwise.scheduler.answers import Chosen, Filtered, Refused, Untouched
 from cardwise.scheduler.binds import Binds
 from cardwise.scheduler.extender import Args, ProtocolError
-from cardwise.scheduler.filtering import filter_pod, unplaceable
+from cardwise.scheduler.filtering import filter_pod
 from cardwise.scheduler.offered import Offered
-from cardwise.scheduler.pods import SeenPod, is_managed
+from cardwise.scheduler.pods import SeenPod, is_managed, unplaceable
 from cardwise.scheduler.preempting import preempt_on
 from cardwise.scheduler.ranking import scores
 from cardwise.scheduler.trial import try_nodes
@@ -41,6 +41,7 @@ class Calls:
     """The four verbs. Each gives an answer to whatever comes, and raises nothing."""
 
     def __init__(self, world: World, binds: Binds) -> None:
+        self.precedence = world.precedence
         self._world = world
         self._binds = binds
         self.verbs: dict[str, Verb] = {
@@ -55,9 +56,9 @@ class Calls:
         started = time.perf_counter()
         try:
             answered = await self.verbs[verb](body)
-        except ProtocolError as error:
+        except (ProtocolError, *extender.UNREADABLE) as error:
             _log.warning("/%s: %s", verb, error)
-            answered = Answered(extender.bind_answer(str(error)), "error", 200 if error.readable else 400)
+            answered = Answered(extender.bind_answer(str(error)), "error", 400 if _unreadable(error) else 200)
         except Exception:  # noqa: BLE001  (a defect of ours must not end the service, nor go unseen)
             _log.exception("/%s failed", verb)
             answered = Answered(extender.bind_answer(f"/{verb} failed inside, see the log of cardwise"), "error", 500)
@@ -72,6 +73,8 @@ class Calls:
         if args.nodes is not None:
             return self._try(args, args.pod_sent)
         books = self._world.books
+        if not args.pod_sent.metadata.uid and is_managed(args.pod_sent, books.holdings.families):
+            raise ProtocolError("Pod.metadata.uid is (empty), must be the uid of the pod")
         offered = extender.offered(args, books.holdings.cluster.cards)
         answer = filter_pod(books, args.pod_sent, offered, now=self._world.now)
         self._count(answer)
@@ -83,7 +86,7 @@ class Calls:
         if not is_managed(pod, books.holdings.families):
             return Answered(extender.nodes_answer(sent), "untouched")
         seen = books.read(pod)
-        fault = unplaceable(books, seen)
+        fault = unplaceable(seen, books.holdings.families)
         if fault is None and seen.request is None:
             return Answered(extender.nodes_answer(sent), "untouched")
         found: str | dict[str, Refusal]
@@ -126,7 +129,7 @@ class Calls:
                 extender.preempt_answer({node: (each.uids, each.violations) for node, each in victims.items()}),
                 "untouched",
             )
-        seen = books.note(pod)
+        seen = books.note(pod, now=self._world.now)
         kept: dict[str, tuple[list[str], int]] = {}
         for node, each in victims.items():
             chosen = None if seen is None else self._preempt_on(seen, node, each.uids)
@@ -144,6 +147,10 @@ class Calls:
         if bound.error:
             _log.warning("pod %s/%s is not bound to node %s: %s", args.namespace, args.name, args.node, bound.error)
         return Answered(extender.bind_answer(bound.error), bound.result)
+
+
+def _unreadable(error: Exception) -> bool:
+    return isinstance(error, ProtocolError) and not error.readable
 
 
 def _result(answer: Filtered) -> str:

@@ -51,6 +51,8 @@ async def _wake(world: World, wake: Wake, limit: asyncio.Semaphore) -> None:
         if error.fault not in (Fault.NOT_FOUND, Fault.CONFLICT):  # (gone, or replaced)
             _log.warning("pod %s/%s fits again and could not be touched: %s", wake.namespace, wake.name, error)
             world.books.waiting.wake_failed(wake.uid)
+        elif error.fault is Fault.NOT_FOUND:
+            world.books.pod_gone(wake.uid)
         return
     world.metrics.woke("sent")
     world.metrics.wrote("wake", "ok")
@@ -69,6 +71,8 @@ async def tell_users(world: World) -> None:
             if seen is None or not seen.waits or seen.refused is None:
                 continue
             telling = await _worked_out(world, seen)
+            if telling is None:
+                world.books.silent.add(uid)
             if telling is not None and telling.cause not in told.setdefault(uid, set()):
                 told[uid].add(telling.cause)
                 await _tell(world, telling)

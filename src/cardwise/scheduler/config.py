@@ -217,6 +217,7 @@ class Config:
             defaults=Defaults(node_policy=self.policies.node, card_policy=self.policies.cards),
             own_names=frozenset((self.scheduler_name, *self.also_named)),
             privileged=self.admission.privileged,
+            one_node=self.node_choice == "cardwise",
         )
 
     @property

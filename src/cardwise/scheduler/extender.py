@@ -115,7 +115,7 @@ _KEYS = {
 def filter_args(body: bytes) -> Args:
     """The request of filter or prioritize. Raises ProtocolError where it is none, or lacks the pod or the nodes."""
     args = _decoded(body, _args)
-    if args.pod is None:
+    if args.pod is None or (args.nodes is None and _is_null(args.names)):
         args = _decoded(_in_gos_case(body), _args)
     if args.pod is None:
         raise ProtocolError("Pod is missing, must be the pod to be placed")
@@ -127,7 +127,7 @@ def filter_args(body: bytes) -> Args:
 def preempt_args(body: bytes) -> PreemptArgs:
     """The request of preempt. Raises ProtocolError."""
     args = _decoded(body, _preempt)
-    if args.pod is None:
+    if args.pod is None or not args.victims:
         args = _decoded(_in_gos_case(body), _preempt)
     if args.pod is None:
         raise ProtocolError("Pod is missing, must be the pod that would preempt")
@@ -137,7 +137,7 @@ def preempt_args(body: bytes) -> PreemptArgs:
 def bind_args(body: bytes) -> BindArgs:
     """The request of bind. Raises ProtocolError."""
     args = _decoded(body, _bind)
-    if not args.uid:
+    if not (args.uid and args.name and args.namespace and args.node):
         args = _decoded(_in_gos_case(body), _bind)
     for key, value in (
         ("PodName", args.name),
@@ -275,7 +275,10 @@ def _in_gos_case(body: bytes) -> bytes:
         raise ProtocolError(what, readable=False) from error
     if not isinstance(read, dict):
         raise ProtocolError("the request is not an object, must be an extender's JSON", readable=False)
-    return _encode({_KEYS.get(key.lower(), key): value for key, value in read.items()})
+    named = {_KEYS.get(key.lower(), key): value for key, value in read.items()}
+    if isinstance(nodes := named.get("Nodes"), dict):
+        named["Nodes"] = {key.lower(): value for key, value in nodes.items()}
+    return _encode(named)
 
 
 def _is_null(raw: msgspec.Raw) -> bool:

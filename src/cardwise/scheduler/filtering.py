@@ -14,10 +14,10 @@ from cardwise.core.cards import Bools, Ints
 from cardwise.core.model import Placement, PodRequest, Refusal
 from cardwise.core.place import best_first, candidates
 from cardwise.core.plan import plan, steps_of
-from cardwise.scheduler.answers import POD_GONE, VIEW_INCOMPLETE, Chosen, Filtered, Refused, Reservation, Untouched
+from cardwise.scheduler.answers import POD_GONE, Chosen, Filtered, Refused, Reservation, Untouched
 from cardwise.scheduler.books import Books
 from cardwise.scheduler.offered import Offered
-from cardwise.scheduler.pods import SeenPod, is_managed
+from cardwise.scheduler.pods import SeenPod, is_managed, unplaceable
 from cardwise.wire import objects
 from cardwise.wire.rules import read_rules
 
@@ -33,43 +33,29 @@ def filter_pod(books: Books, pod: objects.Pod, offered: Offered, *, now: datetim
     """Where the pod may go among the nodes that are offered; what is chosen is reserved."""
     if not is_managed(pod, books.holdings.families):
         return Untouched()
-    seen = books.note(pod)
-    if seen is None:
+    seen = books.note(pod, now=now)
+    if seen is None or seen.ended:
         return Refused(everywhere=POD_GONE)
-    if (fault := unplaceable(books, seen)) is not None:
+    if (held := _already(books, seen, offered)) is not None:
+        return held
+    if (fault := unplaceable(seen, books.holdings.families)) is not None:
         return Refused(everywhere=fault)
     if seen.request is None:
         return Untouched()
-    answer = _attempt(books, seen, offered, now=now) if books.complete else Refused(everywhere=VIEW_INCOMPLETE)
+    answer = _attempt(books, seen, offered, now=now) if books.complete else Refused(everywhere=books.why_not)
     if isinstance(answer, Refused):
+        if seen.uid in books.silent:
+            books.silent.discard(seen.uid)
+            books.untold[seen.uid] = None
         books.waiting.refused(seen, offered if answer.everywhere is None else None)
     else:
-        books.waiting.placed(seen.uid)
+        books.waiting.placed(seen.uid, books.reservations[seen.uid].placement)
     return answer
 
 
 def _attempt(books: Books, seen: SeenPod, offered: Offered, *, now: datetime) -> Filtered:
-    held = _already(books, seen, offered)
-    if held is not None:
-        return held
-    books.set_aside(seen.uid, now=now)
+    books.set_aside(seen.uid)
     return _decide(books, seen, offered, now=now)
-
-
-def unplaceable(books: Books, seen: SeenPod) -> Refusal | None:
-    """Why the pod cannot be placed on any node, as it is written."""
-    if seen.reading.faults:
-        text = seen.reading.faults[0]
-        return Refusal(code="PodInvalid", text=text, kind=text, lasting=True)
-    counts = {family.count_resource for family in books.holdings.families}
-    for container, resource, _amount in seen.reading.writes:
-        if resource in counts:
-            text = (
-                f"pod {seen.full_name}, container {container}: {resource} is not set, must be set by admission"
-                " (the pod did not pass Cardwise's webhook)"
-            )
-            return Refusal(code="PodNotAdmitted", text=text, kind=text, lasting=True)
-    return None
 
 
 def _already(books: Books, seen: SeenPod, offered: Offered) -> Filtered | None:
@@ -79,11 +65,12 @@ def _already(books: Books, seen: SeenPod, offered: Offered) -> Filtered | None:
         node = reservation.placement.node
         return Chosen((node,)) if offered.has(node) else None
     hold = books.holdings.cluster.holds.get(seen.uid)
-    if hold is None or not hold.confirmed:
+    bound_to = hold.node if hold is not None and hold.confirmed else seen.node
+    if not bound_to:
         return None
-    if offered.has(hold.node):
-        return Chosen((hold.node,))
-    text = f"the pod is bound to node {hold.node}"
+    if offered.has(bound_to):
+        return Chosen((bound_to,))
+    text = f"the pod is bound to node {bound_to}"
     return Refused(everywhere=Refusal(code="PodBound", text=text, kind=text, lasting=True))
 
 

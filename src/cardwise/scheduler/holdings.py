@@ -72,7 +72,7 @@ class Holdings:
         """Let what a pod holds be held beside whatever it will hold next. Its quota is charged once."""
         hold = self.cluster.release(uid)
         if hold is not None:
-            self.quotas.release(uid)
+            self.freed.namespaces |= self.quotas.release(uid)
             self.cluster.confirm(_aliased(hold, alias))
 
     def shadow(self, alias: str, request: PodRequest, placement: Placement) -> None:

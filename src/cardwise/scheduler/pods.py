@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cardwise.core.family import Family
-from cardwise.core.model import PodRequest
+from cardwise.core.model import PodRequest, Refusal
 from cardwise.wire import names, objects
 from cardwise.wire.pods import Defaults, PodReading, asks_for_cards, containers_of, read_pod
 
@@ -97,6 +97,22 @@ def _amounts_only(spec: objects.PodSpec) -> objects.PodSpec:
 def _reading(pod: objects.Pod, families: tuple[Family, ...], defaults: Defaults) -> PodReading:
     """What a waiting pod asks for. What a bound one asked for is in its record."""
     return PodReading() if pod.spec.node_name else read_pod(pod, families, defaults)
+
+
+def unplaceable(seen: SeenPod, families: Iterable[Family]) -> Refusal | None:
+    """Why the pod cannot be placed on any node, as it is written."""
+    if seen.reading.faults:
+        text = seen.reading.faults[0]
+        return Refusal(code="PodInvalid", text=text, kind=text, lasting=True)
+    counts = {family.count_resource for family in families}
+    for container, resource, _amount in seen.reading.writes:
+        if resource in counts:
+            text = (
+                f"pod {seen.full_name}, container {container}: {resource} is not set, must be set by admission"
+                " (the pod did not pass Cardwise's webhook)"
+            )
+            return Refusal(code="PodNotAdmitted", text=text, kind=text, lasting=True)
+    return None
 
 
 def refused_of(pod: objects.Pod) -> Refused | None:

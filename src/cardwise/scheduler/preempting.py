@@ -1,7 +1,7 @@
 """Preempt: kube-scheduler names victims by its own arithmetic, which knows no cards; this keeps a node only if the pod fits
 there once they are gone, with other victims where it must be others, and drops it otherwise.
 
-Victims of our own choice are pods of lower priority that hold cards on that node. kube-scheduler obeys (contract, C3) and
+Victims of our own choice are pods of lower priority that hold cards on that node. kube-scheduler obeys and
 does not look at priorities again, so an equal or higher pod is never named.
 """
 

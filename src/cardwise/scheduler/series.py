@@ -29,6 +29,7 @@ CODES: Values = (
     "NodeLocked",
     "NodeOutOfService",
     "NodeUnknown",
+    "NotLeading",
     "NumaNotFit",
     "PodBound",
     "PodGone",

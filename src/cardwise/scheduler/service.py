@@ -84,6 +84,7 @@ async def _serve(world: World, binds: Binds, stock: Stock, servers: AsyncExitSta
         )
         app = webhook_app(world, policy, stock)
         await servers.enter_async_context(serving(app, config.admission.address, "admission.address", context))
+    world.listening = True
 
 
 def _world(config: Config, client: Client, clock: Clock) -> World:

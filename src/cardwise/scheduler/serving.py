@@ -61,7 +61,8 @@ def extender_app(calls: Calls) -> web.Application:
 
 def _verb(calls: Calls, verb: str) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        answered = await calls.answer(verb, await request.read())
+        with calls.precedence.call():
+            answered = await calls.answer(verb, await request.read())
         return web.Response(body=answered.body, status=answered.status, content_type="application/json")
 
     return handle
@@ -108,7 +109,8 @@ def page_app(world: World) -> web.Application:
 
 def unready(world: World) -> list[str]:
     """Why the view of the cluster is not complete, a sentence each; none if it is."""
-    lacking = [f"{name} are not listed yet" for name in world.missing]
+    lacking = [] if world.listening else ["calls are not listened for yet"]
+    lacking += [f"{name} are not listed yet" for name in world.missing]
     return lacking + [f"the watch of {name} fails: {why}" for name, why in world.troubled.items()]
 
 

@@ -10,13 +10,11 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from cardwise.core.changes import each_change
 from cardwise.core.scene import Scene
-from cardwise.core.why import MOST_SAMPLED, rule_refusals, told
+from cardwise.core.why import MOST_SAMPLED, refusing, rule_refusals, told
 from cardwise.scheduler.books import Books
-from cardwise.scheduler.pods import SeenPod
+from cardwise.scheduler.pods import SeenPod, unplaceable
 from cardwise.wire.rules import read_rules
 
 REASON = "NoCardFits"
@@ -49,8 +47,9 @@ def tell(books: Books, seen: SeenPod) -> Iterator[Telling | None]:
 
     Nothing is said of a pod that would fit: it is woken, or kube-scheduler has reasons of its own, and says them.
     """
-    if seen.reading.faults:
-        yield _telling(seen, "PodInvalid", "; ".join(seen.reading.faults))
+    fault = unplaceable(seen, books.holdings.families)
+    if fault is not None:
+        yield _telling(seen, fault.code, "; ".join(seen.reading.faults) or fault.text)
         return
     if seen.request is None or not books.complete:
         return
@@ -75,7 +74,7 @@ def tell(books: Books, seen: SeenPod) -> Iterator[Telling | None]:
 def _why(scene: Scene) -> tuple[str, str]:
     """The codes of all that refuses, and the sentence."""
     allowed = scene.allowed()
-    by_rules = rule_refusals(scene, np.flatnonzero(~allowed).tolist()[:MOST_SAMPLED])
+    by_rules = rule_refusals(scene, refusing(scene, allowed)[:MOST_SAMPLED])
     by_cards = scene.cluster.refusals(scene.pod, allowed, scene.preference())
     codes = {refusal.code for refusal in by_cards.values()} | {r.code for found in by_rules.values() for r in found}
     text = told(scene, by_rules, by_cards)

@@ -61,9 +61,10 @@ class Turns:
         world = self._world
         gated = world.books.gates.is_hami(args.node)
         hold = world.books.holdings.cluster.holds.get(args.uid)
-        in_doubt = args.uid in world.books.reservations
-        if hold is not None and hold.node == args.node and (hold.confirmed or (sent and in_doubt)):
-            if hold.confirmed and gated:
+        bound = hold is not None and hold.confirmed and hold.node == args.node
+        in_doubt = any(one.placement.node == args.node for one in world.books.sent(args.uid).values())
+        if bound or (sent and in_doubt):
+            if bound and gated:
                 await self._label(args)
             self._released(args)
             return

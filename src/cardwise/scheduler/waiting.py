@@ -20,9 +20,9 @@ from cardwise.core.cards import Bools
 from cardwise.core.model import Placement, PodRequest
 from cardwise.core.plan import Step, steps_of
 from cardwise.scheduler.answers import Wake
-from cardwise.scheduler.holdings import Freed
+from cardwise.scheduler.holdings import Freed, Holdings
 from cardwise.scheduler.offered import Offered
-from cardwise.scheduler.pods import SeenPod
+from cardwise.scheduler.pods import SeenPod, unplaceable
 from cardwise.wire.rules import read_rules
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class _Woken:
     request: PodRequest
     at: datetime
     again_at: datetime
+    keeps: bool
 
 
 @dataclass(slots=True)
@@ -68,7 +69,8 @@ class _Pass:
 class Waiting:
     """Derived from the pods, so a restart finds it again; only what was offered is known better by asking."""
 
-    def __init__(self) -> None:
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
         self._waiters: dict[str, _Waiter] = {}
         self._woken: dict[str, _Woken] = {}
         self._pass: _Pass | None = None
@@ -81,17 +83,29 @@ class Waiting:
 
     def refused(self, seen: SeenPod, offered: Offered | None) -> None:
         """Filter refused the pod on the nodes that were offered; None where it did not look at them."""
-        self._woken.pop(seen.uid, None)
+        self._let_go(seen.uid)
         waiter = self._waiters[seen.uid] = _Waiter(seen)
         if offered is not None:
             waiter.offered, waiter.unknown = np.packbits(offered.mask()), frozenset(offered.unknown)
 
-    def placed(self, uid: str) -> None:
-        """Filter found a place for the pod."""
+    def placed(self, uid: str, placement: Placement | None = None) -> None:
+        """Filter found this place for the pod, or it waits no more."""
         self._waiters.pop(uid, None)
-        self._woken.pop(uid, None)
+        self._let_go(uid, placement)
 
     gone = placed
+
+    def _let_go(self, uid: str, placement: Placement | None = None) -> None:
+        """What was kept for a woken pod is offered to the others, unless it took just that."""
+        woken = self._woken.pop(uid, None)
+        if woken is not None and woken.keeps and woken.placement != placement:
+            self._offer(woken)
+
+    def _offer(self, woken: _Woken) -> None:
+        woken.keeps = False
+        self._holdings.freed.nodes.add(woken.placement.node)
+        if woken.request.quota:
+            self._holdings.freed.namespaces.add(woken.request.namespace)
 
     def seen(self, seen: SeenPod) -> None:
         """The pod as it is now: it waits here while kube-scheduler says that it is refused."""
@@ -103,25 +117,28 @@ class Waiting:
         elif seen.refused is not None:
             self._waiters[seen.uid] = _Waiter(seen)
 
-    def forget_column(self, n: int | None) -> None:
-        """A node is gone, and its column will be another's."""
+    def forget_column(self, n: int | None, name: str) -> None:
+        """A node is gone, and its column will be another's. Under its name it may come back."""
         if n is None:
             return
         byte, bit = divmod(n, 8)
         for waiter in self._waiters.values():
-            if waiter.offered is not None and byte < len(waiter.offered):
+            if waiter.offered is not None and byte < len(waiter.offered) and waiter.offered[byte] & (0x80 >> bit):
                 waiter.offered[byte] &= 0xFF ^ (0x80 >> bit)
+                waiter.unknown |= {name}
 
-    def again(self, freed: Freed, *, now: datetime) -> None:
-        """Look again at pods that were touched a while ago and not brought to us."""
+    def again(self, *, now: datetime) -> None:
+        """Look again at pods that were touched a while ago and not brought to us, and at those that they kept out."""
         for uid, woken in list(self._woken.items()):
+            if woken.keeps and now - woken.at >= timedelta(seconds=KEPT_SECONDS):
+                self._offer(woken)
             if now < woken.again_at:
                 continue
             waiter = self._waiters.get(uid)
             if waiter is None or waiter.wakes >= MOST_WAKES:
                 del self._woken[uid]
             else:
-                freed.nodes.add(woken.placement.node)
+                self._holdings.freed.nodes.add(woken.placement.node)
 
     def wake_failed(self, uid: str) -> None:
         """The touch did not arrive: it does not count."""
@@ -145,11 +162,12 @@ class Waiting:
                 waiter = self._waiters.get(uid)
                 if waiter is None or uid in books.holdings.cluster.holds or self._just_woken(uid, now):
                     continue
-                placement, planned = self._fits(books, waiter, self._pass)
+                placement, planned = self._fits(books, waiter, self._pass, now)
                 plans -= planned
                 if placement is not None:
                     woken = self._touch(waiter, placement, books.asked(waiter.seen), now)
-                    take(woken.request, woken.placement)
+                    if woken.keeps:
+                        take(woken.request, woken.placement)
                     found.append(Wake(uid=uid, namespace=waiter.seen.namespace, name=waiter.seen.name))
         if not self._pass.queue:
             self._pass = None
@@ -171,19 +189,22 @@ class Waiting:
         return woken is not None and now < woken.again_at
 
     def _kept(self, now: datetime) -> list[_Woken]:
-        return [woken for woken in self._woken.values() if now - woken.at < timedelta(seconds=KEPT_SECONDS)]
+        kept = timedelta(seconds=KEPT_SECONDS)
+        return [woken for woken in self._woken.values() if woken.keeps and now - woken.at < kept]
 
     def _touch(self, waiter: _Waiter, placement: Placement, request: PodRequest, now: datetime) -> _Woken:
-        woken = _Woken(placement, request, now, now + timedelta(seconds=AGAIN_SECONDS * 2.0**waiter.wakes))
+        """A pod that did not come when it was touched before keeps nothing from others."""
+        again_at = now + timedelta(seconds=AGAIN_SECONDS * 2.0**waiter.wakes)
+        woken = _Woken(placement, request, now, again_at, keeps=not waiter.wakes)
         waiter.wakes += 1
         self._woken[waiter.seen.uid] = woken
         return woken
 
-    def _fits(self, books: Books, waiter: _Waiter, one: _Pass) -> tuple[Placement | None, int]:
+    def _fits(self, books: Books, waiter: _Waiter, one: _Pass, now: datetime) -> tuple[Placement | None, int]:
         """Where the pod would go now, and whether that had to be planned."""
         seen = waiter.seen
-        among = self._among(books, waiter, one.freed)
-        if not among.any() or waiter.wakes >= MOST_WAKES:
+        among = self._among(books, waiter, one.freed, now)
+        if not among.any() or waiter.wakes >= MOST_WAKES or unplaceable(seen, books.holdings.families):
             return None, 0
         request = books.asked(seen)
         key = steps_of(request), seen.namespace if request.quota else "", np.packbits(among).tobytes()
@@ -195,7 +216,7 @@ class Waiting:
             one.in_vain.add(key)
         return placement, 1
 
-    def _among(self, books: Books, waiter: _Waiter, freed: Freed) -> Bools:
+    def _among(self, books: Books, waiter: _Waiter, freed: Freed, now: datetime) -> Bools:
         """The nodes that may be new to the pod: freed ones among those that were offered, or may have been."""
         cards = books.holdings.cluster.cards
         if freed.everything or waiter.seen.namespace in freed.namespaces:
@@ -203,6 +224,7 @@ class Waiting:
         else:
             among = np.zeros(cards.width, np.bool_)
             among[[cards.index_of[name] for name in freed.nodes if name in cards.index_of]] = True
+        among[[cards.index_of[name] for name in books.gates.stuck(now) if name in cards.index_of]] = False
         if waiter.offered is None:
             return among & books.nodes.table.mask(read_rules(waiter.seen.spec), {})[: cards.width]
         offered = np.zeros(cards.width, np.bool_)

@@ -10,10 +10,12 @@ from datetime import datetime
 
 from cardwise.kube.client import Client
 from cardwise.kube.clock import SYSTEM_CLOCK, Clock
+from cardwise.scheduler.answers import NOT_LEADING, VIEW_INCOMPLETE
 from cardwise.scheduler.books import Books, Settings
 from cardwise.scheduler.config import Config
 from cardwise.scheduler.leadership import Fence
 from cardwise.scheduler.metrics import Metrics
+from cardwise.scheduler.precedence import Precedence
 
 _log = logging.getLogger("cardwise.scheduler")
 
@@ -56,8 +58,10 @@ class World:
     untold: asyncio.Event = field(default_factory=asyncio.Event)
     turned: Pulse = field(default_factory=Pulse)
     changed: Pulse = field(default_factory=Pulse)
+    precedence: Precedence = field(default_factory=Precedence)
     term: int = 0
     bindings_carry_labels: bool = True
+    listening: bool = False
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -68,13 +72,15 @@ class World:
     @property
     def missing(self) -> list[str]:
         """What is still to be listed."""
-        return [name for name in WATCHED if name not in self.listed]
+        wanted = (*WATCHED, "leases") if self.config.leader_election.enabled else WATCHED
+        return [name for name in wanted if name not in self.listed]
 
     def settle(self) -> None:
         """After facts: pass on what they have set in motion."""
         books = self.books
         was = books.complete
-        books.set_complete(not self.missing and self.fence.ready())
+        why_not = VIEW_INCOMPLETE if self.missing or self.fence.holds(self.now) else NOT_LEADING
+        books.set_complete(not self.missing and self.fence.ready(), why_not)
         if books.complete != was:
             _log.info("the view of the cluster is complete" if books.complete else "decisions are held back")
         if books.complete != was or self.term != self.fence.term:

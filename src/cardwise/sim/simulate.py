@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from cardwise.core.checks import CHECKS, FITS, verdicts
 from cardwise.core.model import Placement, Refusal
 from cardwise.core.plan import steps_of
 from cardwise.core.scene import Scene
-from cardwise.core.why import MOST_SAMPLED, named, rule_refusals, told
+from cardwise.core.why import MOST_SAMPLED, named, refusing, rule_refusals, told
 from cardwise.scheduler.admission import Outcome
 from cardwise.sim.question import question
 from cardwise.sim.world import World
@@ -121,8 +119,8 @@ def _remembered(scene: Scene, memory: _Memory, *, detailed: bool) -> tuple[str, 
 def why(scene: Scene, *, detailed: bool) -> tuple[str, tuple[NodeReason | None, ...]]:
     """One sentence about why no node takes the pod, and (detailed) each node's own."""
     allowed = scene.allowed()
-    refusing = np.flatnonzero(~allowed).tolist()
-    by_rules = rule_refusals(scene, refusing if detailed else refusing[:MOST_SAMPLED])
+    columns = refusing(scene, allowed)
+    by_rules = rule_refusals(scene, columns if detailed else columns[:MOST_SAMPLED])
     by_cards = scene.cluster.refusals(scene.pod, allowed, scene.preference())
     reason = told(scene, by_rules, by_cards)
     return reason, _details(scene, by_rules, by_cards) if detailed else ()
