@@ -6,7 +6,7 @@ Nothing that writes is ever sent twice from here. A 401 is answered once with ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
@@ -90,16 +90,24 @@ class Client:
         return object_in(await self.send(requests.get(resource, name, namespace, version=LATEST)), resource)
 
     async def list_pages(
-        self, resource: Resource[T], scope: Scope = EVERYWHERE, *, limit: int = PAGE_OBJECTS
+        self,
+        resource: Resource[T],
+        scope: Scope = EVERYWHERE,
+        *,
+        limit: int = PAGE_OBJECTS,
+        give_way: Callable[[], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Page[T]]:
         """All objects as of one moment, page by page; `limit` 0 is one page.
 
+        A page takes milliseconds to decode: `give_way` is awaited before each, so that others may go first.
         Fault.GONE on a later page means that the moment was forgotten: what was listed so far is to be thrown away.
         """
         at = ""
         while True:
             request = requests.list_page(resource, scope, limit=limit, page=at)
             answer = await self.send(request, timeout_seconds=PAGE_SECONDS if limit else WHOLE_SECONDS)
+            if give_way is not None:
+                await give_way()
             page = page_in(answer, resource)
             yield page
             at = page.next_page

@@ -6,7 +6,7 @@ How a client keeps up: https://kubernetes.io/docs/reference/using-api/api-concep
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -78,6 +78,7 @@ class Reflector(Generic[T]):
         scope: Scope = EVERYWHERE,
         *,
         page_objects: int = PAGE_OBJECTS,
+        give_way: Callable[[], Awaitable[None]] | None = None,
         silence_seconds: float = SILENCE_SECONDS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -87,6 +88,7 @@ class Reflector(Generic[T]):
         self._resource = resource
         self._scope = scope
         self._page_objects = page_objects
+        self._give_way = give_way
         self._silence_seconds = silence_seconds
         self._clock = clock
         self._backoff = Backoff(clock=clock)
@@ -125,7 +127,8 @@ class Reflector(Generic[T]):
         lost: list[Unreadable] = []
         version = ""
         limit = self._page_objects if self._expired < MOST_EXPIRED else 0
-        async for page in self._client.list_pages(self._resource, self._scope, limit=limit):
+        pages = self._client.list_pages(self._resource, self._scope, limit=limit, give_way=self._give_way)
+        async for page in pages:
             objects += page.objects
             version = page.version
             lost += page.unreadable

@@ -238,6 +238,8 @@ class Gates:
     # -- inside
 
     def _touched(self) -> set[str]:
+        if not self._hami:
+            return set()
         return self._hami & (self._occupants.keys() | self._granted.keys() | self._queues.keys() | self._locks.keys())
 
     def _taken(self, node: str, now: datetime) -> Taken | None:

@@ -68,8 +68,8 @@ def asks_for_cards(container: objects.Container, families: Iterable[Family]) -> 
     resources = container.resources
     if resources is None:
         return False
-    given = (resources.limits or {}).keys() | (resources.requests or {}).keys()
-    return any(not family.resources.isdisjoint(given) for family in families)
+    given = [amounts for amounts in (resources.limits, resources.requests) if amounts]
+    return any(not family.resources.isdisjoint(amounts) for family in families for amounts in given)
 
 
 def read_pod(pod: objects.Pod, families: Iterable[Family], defaults: Defaults | None = None) -> PodReading:
