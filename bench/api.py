@@ -26,7 +26,9 @@ class Canned:
         encoded = [encode(each) for each in objects]
         self.pages = [b",".join(encoded[start : start + PAGE]) for start in range(0, len(encoded), PAGE)]
         self.kind = kind
-        self.count = len(objects)
+        self.extra: list[bytes] = []
+        """Objects that came later: they stand on the first page of a list that is begun now."""
+        self.version = len(objects)
         self.events = [
             encode({"type": "MODIFIED", "object": objects[number % len(objects)]}) + b"\n" for number in range(events)
         ]
@@ -37,9 +39,10 @@ class Canned:
             return await self._watch(request)
         page = int(request.query.get("continue", "0"))
         more = f'"continue":"{page + 1}",' if page + 1 < len(self.pages) else ""
-        meta = f'{{{more}"resourceVersion":"{self.count}"}}'
+        meta = f'{{{more}"resourceVersion":"{self.version}"}}'
         head = f'{{"kind":"{self.kind}List","apiVersion":"v1","metadata":{meta},"items":['
-        return web.Response(body=head.encode() + self.pages[page] + b"]}", content_type="application/json")
+        items = b",".join([*(() if page else self.extra), *self.pages[page : page + 1]])
+        return web.Response(body=b"".join((head.encode(), items, b"]}")), content_type="application/json")
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -57,6 +60,11 @@ def main(nodes: int, pods: int, events: int) -> None:
     for path, kind in (("/api/v1/nodes", "Node"), ("/api/v1/pods", "Pod")):
         of_kind = [each for each in objects if each["kind"] == kind]
         app.router.add_get(path, Canned(kind, of_kind, events if kind == "Pod" else 0).answer)
+    serve(app)
+
+
+def serve(app: web.Application) -> None:
+    """Serves until the process is ended, on a port that it prints."""
     web.run_app(app, host="127.0.0.1", port=0, print=_say, access_log=None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,9 @@ from cardwise.core.model import (
     PodRequest,
     Selection,
 )
+from cardwise.wire import names
 from cardwise.wire.families import FAMILIES
+from cardwise.wire.links import encode_links
 from cardwise.wire.register import encode_register
 
 MODELS = (
@@ -28,6 +30,7 @@ MODELS = (
     ("NVIDIA L40S", 46068),
     ("NVIDIA-Tesla T4", 15360),
 )
+NO_RECORD: Mapping[str, str] = {}
 SHAPES = tuple(
     CardRequest(family="nvidia", count=count, memory_mib=memory, cores_percent=cores)
     for count, memory, cores in (
@@ -81,18 +84,21 @@ def pod_of(name: str, *requests: CardRequest, **wishes: Any) -> PodRequest:
 
 def fleet(nodes: int, running: int, cards: int = 8, seed: int = 42) -> Cluster:
     """A cluster with so many nodes and running pods; shapes are drawn with a long tail, as in real clusters."""
-    rng = random.Random(seed)
     cluster = Cluster(FAMILIES)
     for number in range(nodes):
         cluster.set_node(node_of(number, cards))
-    weights = [1 / rank for rank in range(1, len(SHAPES) + 1)]
-    for number in range(running):
-        (shape,) = rng.choices(SHAPES, weights)
+    for number, shape in enumerate(drawn_shapes(running, seed)):
         pod = pod_of(f"running-{number}", shape, node_policy="spread")
         placement = cluster.place(pod)
         if placement is not None:
             cluster.reserve(pod, placement)
     return cluster
+
+
+def drawn_shapes(count: int, seed: int = 42) -> Iterator[CardRequest]:
+    """So many shapes, drawn with a long tail."""
+    weights = [1 / rank for rank in range(1, len(SHAPES) + 1)]
+    yield from random.Random(seed).choices(SHAPES, weights, k=count)
 
 
 def unseen(number: int) -> PodRequest:
@@ -131,10 +137,17 @@ def snapshot(nodes: int, running: int, pending: int, seed: int = 42) -> Iterator
             "hami.io/vgpu-devices-allocated": text,
             "hami.io/vgpu-devices-to-allocate": ";",
         }
-        yield _pod_object(hold.name, number, request, hold.node, record)
+        yield pod_object(hold.name, number, request, hold.node, record)
     rng = random.Random(seed + 1)
     for number in range(pending):
-        yield _pod_object(f"pending-{number}", running + number, rng.choice(SHAPES), "", {})
+        yield pod_object(f"pending-{number}", running + number, rng.choice(SHAPES))
+
+
+def whole_cluster(nodes: int, running: int, plain: int) -> Iterator[dict[str, Any]]:
+    """The same with so many pods beside that ask for no cards."""
+    yield from snapshot(nodes, running, 0)
+    for number in range(running, running + plain):
+        yield pod_object(f"plain-{number}", number, None, f"node-{number % nodes:05d}")
 
 
 def _node_object(node: Node) -> dict[str, Any]:
@@ -149,8 +162,9 @@ def _node_object(node: Node) -> dict[str, Any]:
             "creationTimestamp": "2026-11-01T00:00:00Z",
             "labels": {"kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux", "gpu": "on"},
             "annotations": {
+                names.NODE_AGENT: "0.1.0",
                 "hami.io/node-nvidia-register": encode_register(node.cards, "json"),
-                "hami.io/node-handshake": "Requesting_2026-11-01 04:06:57",
+                "hami.io/node-nvidia-score": encode_links([card.uuid for card in node.cards], node.links),
                 "volumes.kubernetes.io/controller-managed-attach-detach": "true",
             },
         },
@@ -173,14 +187,25 @@ def _node_object(node: Node) -> dict[str, Any]:
     }
 
 
-def _pod_object(name: str, number: int, request: CardRequest, node: str, record: dict[str, str]) -> dict[str, Any]:
-    limits = {
-        "nvidia.com/gpu": str(request.count),
-        "nvidia.com/gpumem": str(request.memory_mib),
-        "nvidia.com/gpucores": str(request.cores_percent),
-        "cpu": "2",
-        "memory": "8Gi",
-    }
+def uid_of(number: int) -> str:
+    """The uid of the pod with this number."""
+    return f"10000000-0000-0000-0000-{number:012d}"
+
+
+def namespace_of(number: int) -> str:
+    """Its namespace: twenty teams take turns."""
+    return f"team-{number % 20}"
+
+
+def pod_object(
+    name: str, number: int, request: CardRequest | None, node: str = "", record: Mapping[str, str] = NO_RECORD
+) -> dict[str, Any]:
+    """A Pod as the API server completes it; with a node, one that runs there and holds what the record says."""
+    limits = {"cpu": "2", "memory": "8Gi"}
+    if request is not None:
+        limits["nvidia.com/gpu"] = str(request.count)
+        limits["nvidia.com/gpumem"] = str(request.memory_mib)
+        limits["nvidia.com/gpucores"] = str(request.cores_percent)
     token = {"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": "token", "readOnly": True}
     spec: dict[str, Any] = {
         "containers": [
@@ -222,10 +247,10 @@ def _pod_object(name: str, number: int, request: CardRequest, node: str, record:
         "kind": "Pod",
         "metadata": {
             "name": name,
-            "namespace": f"team-{number % 20}",
-            "uid": f"10000000-0000-0000-0000-{number:012d}",
+            "namespace": namespace_of(number),
+            "uid": uid_of(number),
             "creationTimestamp": f"2026-11-30T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z",
-            "labels": {"app": "trainer", "team": f"team-{number % 20}"},
+            "labels": {"app": "trainer", "team": namespace_of(number)},
             "annotations": {"example.com/owner": "someone@example.com", **record},
         },
         "spec": spec,

@@ -1,4 +1,4 @@
-"""`make bench`: one decision at several sizes, `simulate` on a large snapshot, and following a large cluster.
+"""`make bench`: one decision at several sizes, `simulate` on a large snapshot, following a large cluster, and the service.
 
 Prints a table; with BENCH_JSON=FILE also writes the figures there. BENCH_QUICK=1 runs a small version of everything, to
 see that it works. Times are of this machine and noisy: compare what stands in one run.
@@ -13,17 +13,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+import calls
 import fleet
 import following
 import msgspec
 import oracle
+import service
+import worst
 import yaml12
+from figures import Figures, figures, show, timed
 
 from cardwise.core.cluster import Cluster
 from cardwise.core.model import CardRequest, Placement, PodRequest
@@ -32,28 +36,8 @@ QUICK = bool(os.environ.get("BENCH_QUICK"))
 RUNNING = 1000 if QUICK else 20_000
 SIZES = (100,) if QUICK else (1000, 5000, 10_000)
 TIMES = 50 if QUICK else 1000
+IDLE = 3 if QUICK else 20
 HUGE = CardRequest(family="nvidia", count=1, memory_mib=1_000_000)
-
-Figures = dict[str, Any]
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Microseconds that a call takes."""
-    start = time.perf_counter_ns()
-    call()
-    return (time.perf_counter_ns() - start) / 1000
-
-
-def figures(name: str, nodes: int, samples: list[float]) -> Figures:
-    """Median and p99 of samples in microseconds."""
-    ordered = sorted(samples)
-    return {
-        "what": name,
-        "nodes": nodes,
-        "median_us": round(statistics.median(ordered), 1),
-        "p99_us": round(ordered[int(len(ordered) * 0.99) - 1], 1),
-        "samples": len(ordered),
-    }
 
 
 def decide(cluster: Cluster, pods: Iterator[PodRequest]) -> list[float]:
@@ -78,6 +62,21 @@ def refusals(cluster: Cluster, pod: PodRequest) -> list[float]:
     return [timed(lambda: cluster.refusals(pod)) for _ in range(TIMES // 5)]
 
 
+def refusal_groups(cluster: Cluster, pod: PodRequest) -> list[float]:
+    """The same by reason, as the scheduler answers it."""
+    return [timed(lambda: cluster.refusal_groups(pod)) for _ in range(TIMES // 5)]
+
+
+def at_worst(nodes: int) -> Iterator[Figures]:
+    """Thirteen containers that no node takes, though no sum tells."""
+    cluster = worst.unlike(nodes)
+    pods = [worst.misfit(number) for number in range(max(1, TIMES // 50))]
+    assert cluster.place(pods[0]) is None
+    yield figures("13 containers, unlike nodes, in vain", nodes, decide(cluster, iter(pods)))
+    refused = [timed(lambda pod=pod: cluster.refusal_groups(pod)) for pod in pods]  # type: ignore[misc]
+    yield figures("the same, refusal by all in groups", nodes, refused)
+
+
 def decisions(nodes: int) -> Iterator[Figures]:
     """One decision, in every way it can go."""
     cluster = fleet.fleet(nodes, RUNNING)
@@ -88,6 +87,7 @@ def decisions(nodes: int) -> Iterator[Figures]:
     yield figures("new shape", nodes, decide(cluster, (fleet.unseen(i) for i in range(TIMES))))
     yield figures("nothing fits", nodes, decide(cluster, (fleet.pod_of(f"h{i}", HUGE) for i in range(TIMES))))
     yield figures("refusal by all", nodes, refusals(cluster, fleet.pod_of("refused", HUGE)))
+    yield figures("refusal by all, in groups", nodes, refusal_groups(cluster, fleet.pod_of("refused", HUGE)))
     yield figures("two containers, NUMA", nodes, decide(cluster, (fleet.two_with_numa(i) for i in range(TIMES // 2))))
     yield figures("topology 4 of 8", nodes, decide(cluster, (fleet.linked(i, 4) for i in range(TIMES // 2))))
     large = fleet.fleet(nodes, RUNNING, cards=16)
@@ -147,21 +147,6 @@ def _kubectl_yaml(whole: dict[str, Any]) -> bytes:
     return "".join([*pieces, "kind: List\nmetadata:\n  resourceVersion: ''\n"]).encode()
 
 
-def show(row: Figures) -> str:
-    """One line of the table."""
-    shown = [f"{row['what']:<58}", f"{row['nodes']:>7}"]
-    if "median_us" in row:
-        shown += [f"{row['median_us']:>11,.0f}", f"{row['p99_us']:>9,.0f}"]
-    elif "ratio" in row:
-        shown += [f"{row['ratio']:>10,}×"]
-    elif "cpu_seconds" in row:
-        events = f", {row['events_per_second']:,} watch events a second" if "events_per_second" in row else ""
-        shown += [f"{row['cpu_seconds']:>9} s of CPU, {row['kept_mb']} MB kept{events}"]
-    else:
-        shown += [f"{row['seconds']:>9} s", f"{row['peak_mb']:>6} MB"]
-    return " ".join(shown)
-
-
 def main() -> None:
     """Run everything."""
     print(f"{'what':<58} {'nodes':>7} {'median µs':>11} {'p99 µs':>9}")
@@ -172,12 +157,17 @@ def main() -> None:
         print(show(row), flush=True)
 
     for nodes in SIZES:
-        for row in decisions(nodes):
+        for row in (*decisions(nodes), *at_worst(nodes)):
             took(row)
     took(against_oracle())
     for form in ("json", "yaml"):
         took(simulation(form))
     for row in following.following(*((100, 1000, 1000) if QUICK else (5000, 50_000, 50_000))):
+        took(row)
+    for nodes in (100,) if QUICK else (5000, 10_000):
+        for row in calls.calls(nodes, (0, RUNNING), (500, 5000, 10_000), TIMES):
+            took(row)
+    for row in service.service(*((100, 400, 600) if QUICK else (5000, 20_000, 30_000)), pods=TIMES, idle_seconds=IDLE):
         took(row)
     if target := os.environ.get("BENCH_JSON"):
         Path(target).write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")

@@ -58,6 +58,17 @@ def test_a_list_comes_in_pages_and_is_one_fact() -> None:
     assert all(query["labelSelector"] == "x=y" for query in (*api.listed, *api.watched))
 
 
+def test_others_may_go_first_before_each_page_is_decoded() -> None:
+    ways: list[int] = []
+
+    async def give_way() -> None:
+        ways.append(len(api.listed))
+
+    api = Api(stay, lists=(pod_list("a", next_page="1"), pod_list("b")))
+    told(api, 2, give_way=give_way)
+    assert ways == [1, 2]
+
+
 def test_a_watch_that_ends_in_order_goes_on_from_its_last_version_without_a_wait() -> None:
     waits = Waits(step_seconds=300)
     api = Api(line("ADDED", pod("b", 11)), bookmark(20), b"")

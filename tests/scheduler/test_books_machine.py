@@ -183,7 +183,7 @@ number = st.integers(0, 839)
 """Divisible by all that is chosen from."""
 
 
-@settings(max_examples=3 * PROFILE.max_examples)
+@settings(max_examples=6 * PROFILE.max_examples)
 @given(steps=st.lists(st.tuples(number, number, number, number), min_size=20, max_size=60))
 def test_nothing_is_given_away_twice_and_nothing_is_lost(steps: list[tuple[int, ...]]) -> None:
     machine = Machine()

@@ -9,7 +9,7 @@ from .books_stage import Flight, Stage
 from .memory_api import Json, as_pod
 from .shapes import SHAPES, node_with
 
-WHOLE, TWO_CARDS = SHAPES[0], SHAPES[3]
+WHOLE = SHAPES[0]
 
 
 def stage_of(**nodes: int) -> Stage:
@@ -22,10 +22,14 @@ def stage_of(**nodes: int) -> Stage:
     return stage
 
 
-def pod_on(stage: Stage, name: str, *, whole: bool = True, priority: int = 0) -> str:
-    """A new pod that the service knows of: its uid."""
-    pod: Json = (WHOLE if whole else TWO_CARDS)(name)
-    pod["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": f"2026-01-01T00:00:0{len(stage.api.pods)}Z"}
+def pod_on(stage: Stage, name: str, *, namespace: str = "ml", priority: int = 0) -> str:
+    """A new pod of a whole card that the service knows of: its uid."""
+    pod: Json = WHOLE(name)
+    pod["metadata"] |= {
+        "namespace": namespace,
+        "uid": f"uid-{name}",
+        "creationTimestamp": f"2026-01-01T00:00:0{len(stage.api.pods)}Z",
+    }
     pod["spec"] |= {"schedulerName": "cardwise-scheduler", "priority": priority}
     stage.api.put_pod(pod)
     stage.deliver_all()
@@ -42,7 +46,8 @@ def tried(stage: Stage, uid: str, *nodes: str) -> str:
 def sent(stage: Stage, uid: str, *nodes: str) -> Flight:
     """A Binding of the pod, placed by filter among these nodes."""
     node = tried(stage, uid, *nodes)
-    flight = stage.bind(uid, "ml", uid.removeprefix("uid-"), node)
+    about = stage.api.versions_of[uid][-1]
+    flight = stage.bind(uid, about.namespace, about.metadata.name, node)
     assert isinstance(flight, Flight)
     return flight
 
@@ -160,6 +165,23 @@ def test_a_filter_call_for_a_pod_that_is_bound_answers_its_node() -> None:
     assert isinstance(stage.filter(unbound, ["b"]), Refused)
 
 
+def test_a_pod_whose_binding_is_in_doubt_is_tried_again_where_it_may_be() -> None:
+    stage = stage_of(a=2, b=1)
+    lost(stage, pod_on(stage, "p"), "b")
+    assert tried(stage, "uid-p", "a", "b") == "b"
+
+
+def test_nothing_is_decided_before_all_is_listed() -> None:
+    stage = stage_of(a=1)
+    uid = pod_on(stage, "p")
+    stage.start()
+    while stage.api.watches["nodes"].coming:
+        stage.deliver("nodes")
+    assert tried(stage, uid, "a") == ""
+    stage.deliver_all()
+    assert woken(stage) == ["p"]
+
+
 # -- pods that wait ----------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +220,15 @@ def test_what_was_kept_for_a_touched_pod_is_offered_to_the_next_one_when_that_po
     assert woken(stage) == ["second"]
 
 
+def test_what_was_kept_for_a_touched_pod_is_offered_to_the_next_one_when_that_pod_is_refused() -> None:
+    stage = stage_of(a=1, full=1)
+    stage.carry_out(flight := sent(stage, pod_on(stage, "other"), "full"))
+    stage.answer(flight)
+    waiting_behind(stage)
+    assert tried(stage, "uid-first", "full") == ""
+    assert woken(stage) == ["second"]
+
+
 def test_nothing_is_offered_again_when_a_touched_pod_comes_and_takes_what_was_kept_for_it() -> None:
     stage = stage_of(a=1)
     waiting_behind(stage)
@@ -218,3 +249,29 @@ def test_a_pod_that_was_refused_on_a_node_is_woken_when_a_node_of_that_name_come
     stage.api.put_node(node_with("a", 1))
     stage.deliver_all()
     assert woken(stage) == ["p"]
+
+
+def test_a_pod_that_its_quota_refused_is_woken_when_another_one_of_its_namespace_ends_anywhere() -> None:
+    stage = stage_of(a=2, b=1)
+    for name in ("x", "y"):
+        stage.carry_out(flight := sent(stage, pod_on(stage, name, namespace="few"), "ab"[name == "y"]))
+        stage.answer(flight)
+    assert tried(stage, pod_on(stage, "p", namespace="few"), "a") == ""
+    stage.deliver_all()
+    assert woken(stage) == []
+    stage.api.remove_pod("uid-y")
+    stage.deliver_all()
+    assert woken(stage) == ["p"]
+
+
+def test_what_a_victim_leaves_is_for_the_pod_that_it_had_to_go_for() -> None:
+    stage = stage_of(a=1)
+    stage.carry_out(flight := sent(stage, pod_on(stage, "victim"), "a"))
+    stage.answer(flight)
+    stage.deliver_all()
+    assert stage.preempt(as_pod(stage.api.pods["ml", pod_on(stage, "high", priority=10)[4:]]), "a", ["uid-victim"])
+    stage.api.change_pod("uid-high", status_nominatedNodeName="a")
+    stage.api.remove_pod("uid-victim")
+    stage.deliver_all()
+    assert tried(stage, pod_on(stage, "low"), "a") == ""
+    assert tried(stage, "uid-high", "a") == "a"

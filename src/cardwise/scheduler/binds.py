@@ -87,8 +87,8 @@ class Binds:
     def _step(self, args: BindArgs) -> BindStep:
         """What is to be done, unless this replica may not write: between this and the write nothing is waited for."""
         world = self._world
-        if why := world.fence.may_bind(world.now, world.config.bind_timeout_seconds):
-            return Answer(f"this replica does not bind: {why}")
+        if why := world.fenced:
+            return Answer(why)
         return bind_step(
             world.books, uid=args.uid, namespace=args.namespace, name=args.name, node=args.node, now=world.now
         )

@@ -37,21 +37,24 @@ class Turns:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._locking: set[str] = set()  # uids of the binds that have set a lock, or may have
 
     async def take(self, args: BindArgs) -> str:
-        """Empty once it is this bind's turn and the lock is its; else why that took too long."""
+        """Empty once it is this bind's turn and the lock is its; else why not: it took too long, or we may not bind."""
         world = self._world
         if not world.books.gates.is_hami(args.node):
             return ""
         deadline = world.now + timedelta(seconds=world.config.gate_wait_seconds)
         gates = world.books.gates
         while (claim := gates.claim(args.node, args.uid, world.now)).state is not Turn.GRANTED:
+            if world.fenced:
+                return world.fenced
             left = (deadline - world.now).total_seconds()
             if left <= 0:
                 return gates.waited(args.node, claim, world.now)
             await world.turned.next(min(left, 1.0))
-        while error := await self._lock(args):
-            if world.now >= deadline:
+        while error := world.fenced or await self._lock(args):
+            if world.fenced or world.now >= deadline:
                 return error
             await world.turned.next(LOCK_AGAIN_SECONDS)
         return ""
@@ -66,12 +69,14 @@ class Turns:
         if bound or (sent and in_doubt):
             if bound and gated:
                 await self._label(args)
+            self._locking.discard(args.uid)
             self._released(args)
             return
         world.books.turned += world.books.gates.bind_failed(args.uid, args.node)
         self._released(args)
-        if gated:
+        if args.uid in self._locking:
             await self._unlock(args)
+            self._locking.discard(args.uid)
 
     def sent(self, args: BindArgs) -> None:
         """The Binding leaves now: the gate is closed until it is known what became of it."""
@@ -98,11 +103,13 @@ class Turns:
                 first_seen=world.books.gates.lock_first_seen(args.node, text) if text is not None else None,
             )
             if isinstance(decision, Ours):
+                self._locking.add(args.uid)
                 return ""
             if not isinstance(decision, Free | TakeOver):
                 return f"node {args.node}: {decision}"
             if isinstance(decision, TakeOver):
                 _log.warning("node %s: its lock is taken over: %s", args.node, decision.why)
+            self._locking.add(args.uid)
             wanted = lock_text(world.now, namespace=args.namespace, pod=args.name)
             await world.client.patch(NODES, lock_patch(node.version, wanted), args.node)
         except KubeError as error:

@@ -32,7 +32,7 @@ MOST_PLANS = 25
 """Plans in one step: a few milliseconds, between which other questions are answered."""
 KEPT_SECONDS = 2.0
 """How long what a woken pod would take is not offered to the next one that waits."""
-AGAIN_SECONDS = 2.0
+AGAIN_SECONDS = KEPT_SECONDS
 """After this a pod that was touched and not filtered is touched again; then after twice as long, and so on."""
 MOST_WAKES = 6
 """Touches of a pod that kube-scheduler does not bring to us: it has reasons of its own."""
@@ -102,7 +102,7 @@ class Waiting:
             self._offer(woken)
 
     def _offer(self, woken: _Woken) -> None:
-        woken.keeps = False
+        """All that wait are asked again about what a woken pod would take."""
         self._holdings.freed.nodes.add(woken.placement.node)
         if woken.request.quota:
             self._holdings.freed.namespaces.add(woken.request.namespace)
@@ -130,15 +130,13 @@ class Waiting:
     def again(self, *, now: datetime) -> None:
         """Look again at pods that were touched a while ago and not brought to us, and at those that they kept out."""
         for uid, woken in list(self._woken.items()):
-            if woken.keeps and now - woken.at >= timedelta(seconds=KEPT_SECONDS):
-                self._offer(woken)
             if now < woken.again_at:
                 continue
             waiter = self._waiters.get(uid)
             if waiter is None or waiter.wakes >= MOST_WAKES:
                 del self._woken[uid]
             else:
-                self._holdings.freed.nodes.add(woken.placement.node)
+                self._offer(woken)
 
     def wake_failed(self, uid: str) -> None:
         """The touch did not arrive: it does not count."""

@@ -75,6 +75,12 @@ class World:
         wanted = (*WATCHED, "leases") if self.config.leader_election.enabled else WATCHED
         return [name for name in wanted if name not in self.listed]
 
+    @property
+    def fenced(self) -> str:
+        """Why nothing may be written for a bind now, in one sentence; or nothing."""
+        why = self.fence.may_bind(self.now, self.config.bind_timeout_seconds)
+        return f"this replica does not bind: {why}" if why else ""
+
     def settle(self) -> None:
         """After facts: pass on what they have set in motion."""
         books = self.books
@@ -86,6 +92,7 @@ class World:
         if books.complete != was or self.term != self.fence.term:
             self.term = self.fence.term
             self.changed.beat()
+            self.turned.beat()  # (a bind that waits for its turn may have to give up)
         if books.holdings.freed:
             self.freed.set()
         if books.untold:
