@@ -81,19 +81,19 @@ def test_file_and_flags_reach_the_service_and_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "error"),
+    ("module", "error", "key"),
     [
-        ("cardwise.scheduler.certificates", "CertificateError"),
-        ("cardwise.scheduler.selfsigned", "SelfSignedError"),
-        ("cardwise.kube.errors", "KubeconfigError"),
-        ("cardwise.scheduler.config", "ConfigError"),
+        ("cardwise.scheduler.certificates", "CertificateError", ""),
+        ("cardwise.scheduler.selfsigned", "SelfSignedError", ""),
+        ("cardwise.kube.errors", "KubeconfigError", "kubeconfig: "),
+        ("cardwise.scheduler.config", "ConfigError", ""),
     ],
 )
-def test_what_is_wrong_at_the_start_is_one_sentence_and_2(module: str, error: str) -> None:
+def test_what_is_wrong_at_the_start_is_one_sentence_and_2(module: str, error: str, key: str) -> None:
     with served(f"from {module} import {error}; raise {error}('where: what it is, must be this')") as process:
         out, err = process.communicate(timeout=LONGEST_SECONDS)
     assert (process.returncode, out) == (2, b"")
-    assert err.splitlines()[1:] == [b"error: where: what it is, must be this"]
+    assert err.splitlines()[1:] == [f"error: {key}where: what it is, must be this".encode()]
 
 
 @pytest.mark.parametrize(

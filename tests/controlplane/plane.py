@@ -10,8 +10,10 @@ import base64
 import http.client
 import itertools
 import json
+import os
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,11 +113,11 @@ class ControlPlane:
         stem = f"user-{next(self._numbers)}"
         return Rest(self._port, self._authority.certificate, self._authority.client(user, groups, stem=stem))
 
-    def start_scheduler(self, config: Json | None = None) -> Process:
+    def start_scheduler(self, config: Json | None = None, *, host: str = "") -> Process:
         """A kube-scheduler that answers its health check; stopped with the plane, or before by its own `stop()`.
 
         `config` is a KubeSchedulerConfiguration, laid over SCHEDULER_DEFAULTS key by key; raises StartFailedError with
-        the end of its log where kube-scheduler refuses it.
+        the end of its log where kube-scheduler refuses it. `host`: the name by which it knows its host.
         """
         name = f"kube-scheduler-{next(self._numbers)}"
         written = _write_json(self._folder / f"{name}.json", self._scheduler_config(config or {}))
@@ -130,6 +132,7 @@ class ControlPlane:
                 "tls-private-key-file": str(self._servers_pair.key),
             },
             name,
+            on_host(host) if host else [],
         )
         health = Rest(port, self._authority.certificate, self._admin_pair)
         scheduler.wait_until(lambda: health.status_of("/healthz") == 200, seconds=READY_SECONDS)
@@ -186,8 +189,8 @@ class ControlPlane:
         server = self._launch("kube-apiserver", self._apiserver_flags(etcd_port))
         server.wait_until(lambda: self.rest.status_of("/readyz") == 200, seconds=READY_SECONDS)
 
-    def _launch(self, binary: str, flags: dict[str, str], name: str = "") -> Process:
-        argv = [str(self._binaries / binary), *(f"--{flag}={value}" for flag, value in flags.items())]
+    def _launch(self, binary: str, flags: dict[str, str], name: str = "", prefix: Iterable[str] = ()) -> Process:
+        argv = [*prefix, str(self._binaries / binary), *(f"--{flag}={value}" for flag, value in flags.items())]
         child = Process(name or binary, argv, self._folder / f"{name or binary}.log")
         self._children.append(child)
         return child
@@ -234,6 +237,12 @@ class ControlPlane:
             "current-context": "test",
         }
         return _write_json(self._folder / f"{stem}.kubeconfig", content)
+
+
+def on_host(name: str) -> list[str]:
+    """What to begin a command with, so that it runs on this machine under another host name."""
+    without_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", "--uts", *without_root, "sh", "-c", 'hostname "$0" && exec "$@"', name]
 
 
 def _etcd_flags(folder: Path, port: int, peer_port: int) -> dict[str, str]:

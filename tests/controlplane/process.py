@@ -41,6 +41,16 @@ class Process:
     def running(self) -> bool:
         return self._child.poll() is None
 
+    def end(self, *, seconds: float) -> int:
+        """Ask it to end, and give its exit status; raises subprocess.TimeoutExpired where that takes longer."""
+        self._child.terminate()
+        return self._child.wait(seconds)
+
+    def kill(self) -> None:
+        """End it at once, without a word."""
+        self._child.kill()
+        self._child.wait()
+
     def stop(self, *, grace_seconds: float = 2.0) -> None:
         """Return when it is gone: asked first, killed once `grace_seconds` are over."""
         self._child.terminate()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
 import ssl
 import sys
 from collections.abc import Callable, Iterator
@@ -77,11 +75,15 @@ class Product:
             self._child.stop()
             self._child = None
 
+    def end(self, *, seconds: float) -> int:
+        """Asked to end, within so long; its exit status."""
+        assert self._child is not None
+        return self._child.end(seconds=seconds)
+
     def kill(self) -> None:
         """Ended at once, without a word."""
         if self._child is not None:
-            os.kill(self._child.pid, signal.SIGKILL)
-            self._child.stop()
+            self._child.kill()
             self._child = None
 
     def ready(self) -> bool:
@@ -146,6 +148,12 @@ class Product:
         config.pop("clientConnection")
         shipped: Json = config
         return shipped
+
+    def shipped_election(self) -> Json:
+        """The leader election of that configuration, which `scheduler_config` turns off."""
+        (config,) = yaml_text.parse((DEPLOY / "kube-scheduler-config.yaml").read_text())
+        election: Json = config["leaderElection"]
+        return election
 
     def register_webhook(self) -> None:
         """The shipped webhook configuration, told where we listen here. Its authority is written by the service."""

@@ -19,12 +19,16 @@ HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length",
 
 
 class SlowWatches:
-    """Plain HTTP on loopback, passed on as the user of `rest`; everything but watches is passed on as it comes."""
+    """Plain HTTP on loopback, passed on as the user of `rest`; everything but watches is passed on as it comes.
 
-    def __init__(self, server: str, rest: Rest, delay_seconds: float) -> None:
+    `only`: but the watches of this resource, where one is named.
+    """
+
+    def __init__(self, server: str, rest: Rest, delay_seconds: float, only: str = "") -> None:
         self._server = server
         self._rest = rest
         self._delay_seconds = delay_seconds
+        self._only = only
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = {key: value for key, value in request.headers.items() if key.lower() not in HOP_BY_HOP}
@@ -34,7 +38,8 @@ class SlowWatches:
             kept = {key: value for key, value in answer.headers.items() if key.lower() not in HOP_BY_HOP}
             response = web.StreamResponse(status=answer.status, headers=kept)
             await response.prepare(request)
-            delay_seconds = self._delay_seconds if "watch" in request.query else 0.0
+            slow = "watch" in request.query and request.path.endswith(f"/{self._only}" if self._only else "")
+            delay_seconds = self._delay_seconds if slow else 0.0
             await _pass_on(answer.content, response, delay_seconds)
             return response
 
@@ -79,9 +84,9 @@ async def _pass_on(content: aiohttp.StreamReader, response: web.StreamResponse, 
 
 
 @contextmanager
-def slow_watches(server: str, rest: Rest, delay_seconds: float, folder: Path) -> Iterator[Path]:
+def slow_watches(server: str, rest: Rest, delay_seconds: float, folder: Path, *, only: str = "") -> Iterator[Path]:
     """A kubeconfig for the proxy, which runs in a thread while the block does."""
-    proxy = SlowWatches(server, rest, delay_seconds)
+    proxy = SlowWatches(server, rest, delay_seconds, only)
     ready = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(proxy.serve(ready)))
     thread.start()

@@ -182,6 +182,17 @@ def test_nothing_is_decided_before_all_is_listed() -> None:
     assert woken(stage) == ["p"]
 
 
+def test_a_pod_that_is_refused_for_want_of_a_whole_view_keeps_nothing_and_is_woken() -> None:
+    stage = stage_of(a=1)
+    assert tried(stage, pod_on(stage, "p"), "a") == "a"
+    stage.fenced = True
+    stage.fence()
+    assert tried(stage, "uid-p", "a") == ""
+    stage.fenced = False
+    stage.fence()
+    assert woken(stage) == ["p"]
+
+
 # -- pods that wait ----------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +214,23 @@ def test_what_a_touched_pod_does_not_come_for_is_offered_to_the_next_one() -> No
     waiting_behind(stage)
     stage.pass_time(2.5)
     assert "second" in woken(stage)
+
+
+def test_a_pod_whose_touch_was_lost_is_touched_again_also_for_another_node_than_before() -> None:
+    stage = stage_of(a=1, b=1)
+    for name in ("x", "y"):
+        stage.carry_out(flight := sent(stage, pod_on(stage, name), "a", "b"))
+        stage.answer(flight)
+    assert tried(stage, pod_on(stage, "p"), "a", "b") == ""
+    stage.deliver_all()
+    stage.api.remove_pod("uid-x")
+    stage.api.remove_pod("uid-y")
+    stage.deliver_all()
+    assert woken(stage) == ["p"]
+    stage.books.waiting.wake_failed("uid-p")
+    assert tried(stage, pod_on(stage, "other"), "a", "b") == "a"
+    stage.pass_time(2.5)
+    assert woken(stage) == ["p"]
 
 
 def test_what_was_kept_for_a_touched_pod_is_offered_to_the_next_one_when_that_pod_is_deleted() -> None:

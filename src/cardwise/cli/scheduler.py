@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -39,9 +40,15 @@ def _run(config: str | None, *, self_signed: bool, **given: str | tuple[str, ...
         loaded = load(Path(config) if config is not None else None, _texts(given))
         logs.set_up(loaded.log.level, loaded.log.form, sys.stderr)
         asyncio.run(_serve(loaded))
-    except (ConfigError, CertificateError, SelfSignedError, KubeconfigError, ListenError) as error:
-        click.echo(printable(f"error: {error}"), err=True)
-        sys.exit(options.BAD_INPUT)
+    except KubeconfigError as error:
+        _fail(f"kubeconfig: {error}")
+    except (ConfigError, CertificateError, SelfSignedError, ListenError) as error:
+        _fail(str(error))
+
+
+def _fail(sentence: str) -> NoReturn:
+    click.echo(printable(f"error: {sentence}"), err=True)
+    sys.exit(options.BAD_INPUT)
 
 
 async def _serve(config: Config) -> None:

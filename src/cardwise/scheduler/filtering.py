@@ -42,7 +42,7 @@ def filter_pod(books: Books, pod: objects.Pod, offered: Offered, *, now: datetim
         return Refused(everywhere=fault)
     if seen.request is None:
         return Untouched()
-    answer = _attempt(books, seen, offered, now=now) if books.complete else Refused(everywhere=books.why_not)
+    answer = _attempt(books, seen, offered, now=now)
     if isinstance(answer, Refused):
         if seen.uid in books.silent:
             books.silent.discard(seen.uid)
@@ -55,7 +55,7 @@ def filter_pod(books: Books, pod: objects.Pod, offered: Offered, *, now: datetim
 
 def _attempt(books: Books, seen: SeenPod, offered: Offered, *, now: datetime) -> Filtered:
     books.set_aside(seen.uid)
-    return _decide(books, seen, offered, now=now)
+    return _decide(books, seen, offered, now=now) if books.complete else Refused(everywhere=books.why_not)
 
 
 def _already(books: Books, seen: SeenPod, offered: Offered) -> Filtered | None:

@@ -17,14 +17,15 @@ from cardwise.scheduler.quotas import Quotas
 
 @dataclass(slots=True)
 class Freed:
-    """Where something became free since waiting pods were last asked."""
+    """Where something became free since waiting pods were last asked; `uids` are pods that are to be asked anyway."""
 
     nodes: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
+    uids: set[str] = field(default_factory=set)
     everything: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.everything or self.nodes or self.namespaces)
+        return bool(self.everything or self.nodes or self.namespaces or self.uids)
 
 
 class Holdings:

@@ -136,6 +136,7 @@ class Waiting:
             if waiter is None or waiter.wakes >= MOST_WAKES:
                 del self._woken[uid]
             else:
+                self._holdings.freed.uids.add(uid)  # (what was planned for it may be taken, and something else free)
                 self._offer(woken)
 
     def wake_failed(self, uid: str) -> None:
@@ -176,6 +177,7 @@ class Waiting:
         if self._pass is not None:
             freed.nodes |= self._pass.freed.nodes
             freed.namespaces |= self._pass.freed.namespaces
+            freed.uids |= self._pass.freed.uids
             freed.everything |= self._pass.freed.everything
         order = sorted(
             self._waiters.values(), key=lambda one: (-one.seen.priority, one.seen.created, one.seen.full_name)
@@ -217,7 +219,7 @@ class Waiting:
     def _among(self, books: Books, waiter: _Waiter, freed: Freed, now: datetime) -> Bools:
         """The nodes that may be new to the pod: freed ones among those that were offered, or may have been."""
         cards = books.holdings.cluster.cards
-        if freed.everything or waiter.seen.namespace in freed.namespaces:
+        if freed.everything or waiter.seen.namespace in freed.namespaces or waiter.seen.uid in freed.uids:
             among = np.ones(cards.width, np.bool_)
         else:
             among = np.zeros(cards.width, np.bool_)

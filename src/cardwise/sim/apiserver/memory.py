@@ -37,7 +37,8 @@ STOP_SECONDS = 2.0
 
 
 class MemoryServer:
-    """A Kubernetes API server on a free port of 127.0.0.1, with an `async with` for its life.
+    """A Kubernetes API server on a free port of 127.0.0.1, or on this one, with an `async with` for its life, or for each:
+    what it stores stays.
 
     `faults` and `log` may be used at any time and from any thread, as may the methods that create, change and read
     objects in Python: these pass webhooks, faults and log by. `version` is what the server says it is; labels of a
@@ -55,6 +56,7 @@ class MemoryServer:
         tls: ssl.SSLContext | None = None,
         authority_pem: bytes = b"",
         clock: Callable[[], float] = time.time,
+        port: int = 0,
     ) -> None:
         self.faults = Faults()
         self.log = Log()
@@ -69,6 +71,7 @@ class MemoryServer:
         self._tls = tls
         self._authority_pem = authority_pem
         self._clock = clock
+        self._port = port
         self._numbers = itertools.count(1)
         self._ending: list[Callable[[], None]] = []
         self._server: Server | None = None
@@ -93,7 +96,7 @@ class MemoryServer:
             web.Server(server.handle, access_log=None, handler_cancellation=True), shutdown_timeout=STOP_SECONDS
         )
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls).start()
+        await web.TCPSite(runner, "127.0.0.1", self._port, ssl_context=self._tls).start()
         self._server, self._runner = server, runner
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
         return self
