@@ -131,7 +131,7 @@ def test_only_the_pod_goes_whose_card_is_needed_and_nobody_slips_in(product: Pro
 
 
 def test_two_go_where_one_is_too_little_and_nobody_slips_in_between(product: Product, rest: Rest) -> None:
-    """Each holds two slots of the card. Once the first has gone there is room by count, and by memory, for one that waits."""
+    """Each holds two slots of the card. Once the first has gone there is room by count and memory for one that waits."""
     create_gpu_node(rest, "memory", slots=4)
     for number in range(2):
         make_double(rest, f"holder-{number}", "low", "memory", share(4000))
