@@ -79,7 +79,7 @@ class Stage:
     flights: list[Flight] = field(default_factory=list)
     active: dict[str, None] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
-    reads: list[tuple[str, objects.Pod | None]] = field(default_factory=list)
+    reads: list[tuple[str, objects.Pod | None, datetime]] = field(default_factory=list)
     shown: dict[str, dict[str, Card]] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
     granted: set[tuple[str, ...]] = field(default_factory=set)
@@ -297,7 +297,7 @@ class Stage:
     def _look(self, bind: Bind) -> bool:
         found = self.api.pods.get((bind.namespace, bind.name))
         pod = as_pod(found) if found else None
-        pod_read(self.books, bind.uid, pod, now=self.now)
+        pod_read(self.books, bind.uid, pod, asked_at=self.now, now=self.now)
         return is_bound_as(pod, bind)
 
     def _end_bind(self, flight: Flight, *, placed: bool) -> None:
@@ -329,12 +329,12 @@ class Stage:
         """They are read; the answers come later."""
         for seen in self.in_doubt():
             found = self.api.pods.get((seen.namespace, seen.name))
-            self.reads.append((seen.uid, as_pod(found) if found else None))
+            self.reads.append((seen.uid, as_pod(found) if found else None, self.now))
 
     def hear_in_doubt(self) -> None:
         """The first of those answers comes."""
-        uid, pod = self.reads.pop(0)
-        pod_read(self.books, uid, pod, now=self.now)
+        uid, pod, asked_at = self.reads.pop(0)
+        pod_read(self.books, uid, pod, asked_at=asked_at, now=self.now)
 
 
 def _plain(spec: objects.PodSpec) -> Json:

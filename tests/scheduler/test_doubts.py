@@ -108,6 +108,18 @@ def test_a_read_does_not_end_the_doubt_about_what_was_sent_after_it_began() -> N
     stage.answer(flight)
 
 
+def test_a_read_that_took_very_long_says_nothing_of_what_was_sent_since() -> None:
+    stage = stage_of(a=1)
+    lost(stage, pod_on(stage, "p"), "a")
+    stage.pass_time(66)
+    stage.ask_in_doubt()
+    stage.carry_out(flight := sent(stage, "uid-p", "a"))
+    stage.give_up(flight, reads=False)
+    stage.pass_time(66)
+    stage.hear_in_doubt()
+    assert tried(stage, pod_on(stage, "q"), "a") == ""
+
+
 def test_a_read_that_comes_late_does_not_free_what_was_bound_meanwhile() -> None:
     stage = stage_of(a=1)
     lost(stage, pod_on(stage, "p"), "a")
@@ -115,7 +127,7 @@ def test_a_read_that_comes_late_does_not_free_what_was_bound_meanwhile() -> None
     stage.carry_out(stage.flights[0])
     stage.deliver_all()
     stage.pass_time(66)
-    pod_read(stage.books, "uid-p", before, now=stage.now)
+    pod_read(stage.books, "uid-p", before, asked_at=stage.now, now=stage.now)
     assert tried(stage, pod_on(stage, "q"), "a") == ""
 
 

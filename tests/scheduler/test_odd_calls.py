@@ -83,7 +83,7 @@ def test_a_pod_that_a_read_did_not_find_is_back_with_its_next_event() -> None:
     """An answer of 404 may be a mistake; an event that is newer than all we knew is not."""
     books, pod = books_of("n1"), pod_of("p", gpu=1)
     asked(books, pod, "n1")
-    pod_read(books, pod.metadata.uid, None, now=NOW)
+    pod_read(books, pod.metadata.uid, None, asked_at=NOW, now=NOW)
     assert isinstance(asked(books, pod, "n1"), Refused)
     books.pod_seen(pod_of("p", version=2, gpu=1), now=NOW)
     assert asked(books, pod_of("p", version=2, gpu=1), "n1") == Chosen(("n1",))
@@ -139,6 +139,12 @@ def test_a_node_that_is_gone_is_not_spoken_of() -> None:
     pod = pod_of("p", gpu=2, status=REFUSED)
     assert told(books, pod) == told(alone, pod)
     assert "0 of 1 nodes" in told(books, pod).text
+
+
+def test_nothing_is_told_of_a_pod_for_which_others_leave_already() -> None:
+    books = books_of("n1")
+    books.pod_seen(pod_of("p", gpu=2, status=REFUSED | {"nominatedNodeName": "n1"}), now=NOW)
+    assert list(tell(books, books.pods["uid-p"])) == []
 
 
 def test_without_the_lease_filter_says_so() -> None:

@@ -96,16 +96,16 @@ def bind_in_doubt(books: Books, bind: Bind, *, now: datetime) -> None:
         reservation.doubted_at = now
 
 
-def pod_read(books: Books, uid: str, pod: objects.Pod | None, *, now: datetime) -> None:
-    """The pod as a quorum read shows it: without a node, what was sent too long ago will not be carried out any more.
+def pod_read(books: Books, uid: str, pod: objects.Pod | None, *, asked_at: datetime, now: datetime) -> None:
+    """The pod as a quorum read showed it: without a node, what was sent long before the read is not carried out any more.
 
-    What has left, or was seen, while the read was under way is judged as of now.
+    It says nothing of what has left since it began, `asked_at`, nor of what was seen since.
     """
     if pod is None or pod.metadata.uid != uid:
         books.pod_gone(uid)
         return
     books.pod_seen(pod, now=now)
-    if not pod.spec.node_name and _is_settled(books, uid, now):
+    if not pod.spec.node_name and _is_settled(books, uid, asked_at):
         for held_as in books.sent(uid):
             books.not_sent(uid, held_as)
         books.turned += books.gates.bind_failed(uid)

@@ -149,6 +149,7 @@ class Binds:
     async def _read(self, uid: str, namespace: str, name: str) -> objects.Pod | None:
         """The pod as a quorum read shows it, told to the books; None where it is gone, or where the read fails."""
         world = self._world
+        asked_at = world.now
         pod: objects.Pod | None = None
         try:
             pod = await world.client.get_quorum(PODS, name, namespace)
@@ -156,6 +157,6 @@ class Binds:
             if error.fault is not Fault.NOT_FOUND:
                 _log.warning("pod %s/%s: whether it is bound is not known yet: %s", namespace, name, error)
                 return None
-        pod_read(world.books, uid, pod, now=world.now)
+        pod_read(world.books, uid, pod, asked_at=asked_at, now=world.now)
         world.settle()
         return pod

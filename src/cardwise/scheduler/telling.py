@@ -45,13 +45,14 @@ class Telling:
 def tell(books: Books, seen: SeenPod) -> Iterator[Telling | None]:
     """Works out what to say in steps of a few milliseconds: None after each, at last the telling, where there is one.
 
-    Nothing is said of a pod that would fit: it is woken, or kube-scheduler has reasons of its own, and says them.
+    Nothing is said of a pod that would fit: it is woken, or kube-scheduler has reasons of its own, and says them. Nor of
+    one for which others are leaving already.
     """
     fault = unplaceable(seen, books.holdings.families)
     if fault is not None:
         yield _telling(seen, fault.code, "; ".join(seen.reading.faults) or fault.text)
         return
-    if seen.request is None or not books.complete:
+    if seen.request is None or seen.nominated or not books.complete:
         return
     scene = Scene(
         cluster=books.holdings.cluster, table=books.nodes.table, pod=books.asked(seen), rules=read_rules(seen.spec)
